@@ -1,0 +1,33 @@
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+
+.PHONY: venv
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml locks/dev.txt
+	@echo "==> virtual environment"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r locks/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --python-version 3.11 --python-platform linux
+
+.PHONY: locks
+locks: $(VENV)/.ready
+	@mkdir -p locks
+	$(LOCK) --output-file locks/executor.txt
+	$(LOCK) --extra operator --output-file locks/operator.txt
+	$(LOCK) --extra dev --output-file locks/dev.txt
+
+.PHONY: cluster cluster-down
+cluster: venv
+	$(BIN)/python -m tools.cluster up
+
+cluster-down: venv
+	$(BIN)/python -m tools.cluster down
