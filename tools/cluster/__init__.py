@@ -1,0 +1,1 @@
+"""A Kubernetes cluster for tests, on one Linux machine."""
