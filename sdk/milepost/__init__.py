@@ -1,0 +1,1 @@
+"""Long agent runs on Kubernetes that survive the loss of their pod."""

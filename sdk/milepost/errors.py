@@ -1,0 +1,207 @@
+"""Errors, sorted by what the catcher should do about them.
+
+    MilepostError
+    ├── StoreUnavailable    try again later; whether the last write was stored is not known
+    ├── StoreRefused        a person has to change the store's configuration; says what to do
+    ├── Fenced              stop now and write nothing; another writer owns the run
+    ├── RunDeleted          stop now and write nothing; the run is gone
+    ├── Damaged             stop and keep the bytes; a person has to look
+    │   ├── Corrupt             an object is there and is not what was written
+    │   └── Missing             an object that the history names is gone
+    ├── FormatTooNew        start a newer Milepost
+    ├── ProtocolBreach      a bug in Milepost: two writers in one epoch; stop loudly
+    ├── InvalidRun          tell the user which field of the manifest to change
+    ├── CannotStart         tell the user what is wrong with the image or its inputs
+    └── AgentError          raised into the author's code, or by it
+        ├── StepFailed          a step used up its attempts
+        ├── NotStorable         a value has no lossless form; says where in the value
+        ├── KeyNeeded           give the step a key
+        ├── Misuse              the author's code called something where it cannot work
+        └── Permanent           raised by a step: do not try again
+
+Nothing here imports anything of Milepost, so that every layer can raise and catch the same classes.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AgentError",
+    "CannotStart",
+    "Corrupt",
+    "Damaged",
+    "Fenced",
+    "FormatTooNew",
+    "InvalidRun",
+    "KeyNeeded",
+    "MilepostError",
+    "Missing",
+    "Misuse",
+    "NotStorable",
+    "Permanent",
+    "ProtocolBreach",
+    "RunDeleted",
+    "StepFailed",
+    "StoreRefused",
+    "StoreUnavailable",
+]
+
+
+class MilepostError(Exception):
+    """Base of everything that Milepost raises on purpose."""
+
+
+class StoreUnavailable(MilepostError):
+    """The store did not give a clear answer before the deadline.
+
+    Nothing is known to be lost, and nothing is known to be stored: who goes on
+    must read the head first.
+    """
+
+    def __init__(self, key: str, *, waited: float, cause: str) -> None:
+        super().__init__(f"{key}: no clear answer from the store within {waited:.0f} s; last: {cause}")
+        self.key = key
+        self.waited = waited
+        self.cause = cause
+
+
+class StoreRefused(MilepostError):
+    """The store answered clearly that it will not do this, and trying again will not help.
+
+    `reason` is stable and CamelCase, fit for a condition (`StoreForbidden`,
+    `BucketMissing`, `CredentialsInvalid`, `StoreMisconfigured`); `advice` says what to do.
+    """
+
+    def __init__(self, reason: str, message: str, *, advice: str) -> None:
+        super().__init__(f"{message}; {advice}")
+        self.reason = reason
+        self.message = message
+        self.advice = advice
+
+
+class Fenced(MilepostError):
+    """Another writer has taken over the run, so this one must stop.
+
+    This is not a failure of the run: its new owner carries on from the last
+    committed step. Whatever this process still holds in memory is stale.
+    """
+
+    def __init__(self, run_id: str, *, held_epoch: int, seen_epoch: int) -> None:
+        super().__init__(f"run {run_id}: held epoch {held_epoch}, but the store is at {seen_epoch}")
+        self.run_id = run_id
+        self.held_epoch = held_epoch
+        self.seen_epoch = seen_epoch
+
+
+class RunDeleted(MilepostError):
+    """The run's head is gone or marked as being deleted; writing it again would bring it back."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} has been deleted from the store")
+        self.run_id = run_id
+
+
+class Damaged(MilepostError):
+    """The stored history cannot be trusted as a whole; its bytes must be kept as they are."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(f"{key}: {what}")
+        self.key = key
+        self.what = what
+
+
+class Corrupt(Damaged):
+    """An object is there, but it is not what was written."""
+
+
+class Missing(Damaged):
+    """An object that the history names is not there."""
+
+
+class FormatTooNew(MilepostError):
+    """The object was written by a newer Milepost than this one."""
+
+    def __init__(self, key: str, *, found: int, known: int) -> None:
+        super().__init__(f"{key}: format {found} is newer than {known}, the newest this version reads")
+        self.key = key
+        self.found = found
+        self.known = known
+
+
+class ProtocolBreach(MilepostError):
+    """Two writers share one epoch. It cannot happen unless Milepost itself is wrong."""
+
+
+class InvalidRun(MilepostError):
+    """A field of the manifest cannot be used as it is."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class CannotStart(MilepostError):
+    """The agent cannot begin: its entrypoint, its version or its inputs do not fit.
+
+    `reason` is stable and CamelCase, fit for a condition (`EntrypointNotFound`,
+    `EntrypointNotAgent`, `InputsInvalid`, `VersionMismatch`).
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class AgentError(MilepostError):
+    """Base of what reaches, or comes from, the author's code."""
+
+
+class StepFailed(AgentError):
+    """A step used up its attempts. Raised alike when it happens and when it is read from the log.
+
+    `kind` is the qualified name of the last try's error, `package.module.QualName`.
+    """
+
+    def __init__(self, step: str, kind: str, message: str, attempts: int) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"step {step} failed after {tries}: {kind}: {message}")
+        self.step = step
+        self.kind = kind
+        self.message = message
+        self.attempts = attempts
+
+    def of(self, error: type[BaseException]) -> bool:
+        """Tell whether the step's last error was of exactly this class, by its qualified name."""
+        return self.kind == f"{error.__module__}.{error.__qualname__}"
+
+
+class NotStorable(AgentError):
+    """A value has no form in the log that reads back equal in type and value.
+
+    `path` leads to the part at fault, as in `result.items[3].when`.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} cannot be stored: {why}")
+        self.path = path
+        self.why = why
+
+
+class KeyNeeded(AgentError):
+    """Two steps of one name run at once in one branch, so their numbers would depend on timing."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(
+            f"step {step!r} is started a second time while the first is still running in the same branch; "
+            f'give each its own key: run.step("{step}", ..., key=...), or use run.parallel'
+        )
+        self.step = step
+
+
+class Misuse(AgentError):
+    """The author's code called Milepost where the call cannot keep its promise."""
+
+
+class Permanent(AgentError):
+    """Raise this in a step to say that another attempt would fail in the same way."""
