@@ -31,3 +31,7 @@ cluster: venv
 
 cluster-down: venv
 	$(BIN)/python -m tools.cluster down
+
+.PHONY: requirements
+requirements: venv
+	@$(BIN)/python tools/requirements.py
