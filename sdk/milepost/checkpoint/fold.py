@@ -1,0 +1,142 @@
+"""The state of a run as a pure fold over its records.
+
+`Totals` is the part of it that the head repeats, so that a reader of the head alone knows how far the run
+is; `State` is what a resume needs: which steps are done, with what results, and how often others failed.
+Folding the same records always gives the same state, whoever does it and wherever the fold was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from milepost.api.resource import Phase
+from milepost.checkpoint.records import (
+    FIRST_DIGEST,
+    OPERATOR,
+    Claimed,
+    Event,
+    Finished,
+    Halted,
+    Planned,
+    Record,
+    Started,
+    StepCompleted,
+    StepFailure,
+    ToolCalled,
+)
+from milepost.errors import Corrupt
+
+__all__ = ["State", "Totals", "advance"]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts over the whole history.
+
+    `lost_tries` are pods lost by the agent's own fault, and `oom_at_step` pods that ran out of memory,
+    since a step was last recorded: they count as tries of the step at which they were lost.
+    """
+
+    steps_done: int = 0
+    steps_total: int | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+    lost_tries: int = 0
+    oom_at_step: int = 0
+
+
+def advance(totals: Totals, phase: Phase, event: Event) -> tuple[Totals, Phase]:
+    """Return the totals and the phase after one more event."""
+    match event:
+        case Started():
+            return totals, Phase.PENDING
+        case Claimed(previous_end=end, writer=writer):
+            running = phase if writer == OPERATOR else Phase.RUNNING
+            if end is None:
+                return totals, running
+            ends = {**totals.ends, end.cause: totals.ends.get(end.cause, 0) + 1}
+            own_fault = end.fault in ("agent", "memory")
+            return replace(
+                totals,
+                ends=ends,
+                lost_tries=totals.lost_tries + own_fault,
+                oom_at_step=totals.oom_at_step + (end.fault == "memory"),
+            ), running
+        case Planned(total=total):
+            return replace(totals, steps_total=total), phase
+        case StepCompleted():
+            return replace(totals, steps_done=totals.steps_done + 1, lost_tries=0, oom_at_step=0), phase
+        case StepFailure():
+            return replace(totals, lost_tries=0, oom_at_step=0), phase
+        case ToolCalled():
+            return totals, phase
+        case Halted():
+            return totals, Phase.HALTED
+        case Finished(phase=end_phase):
+            return totals, end_phase
+
+
+@dataclass
+class State:
+    """What the records say, up to `seq`. `digest` is that of the last record's line."""
+
+    seq: int = 0
+    epoch: int = 0
+    digest: str = FIRST_DIGEST
+    phase: Phase = Phase.PENDING
+    totals: Totals = field(default_factory=Totals)
+    started: Started | None = None
+    completed: dict[str, StepCompleted] = field(default_factory=dict)
+    failed: dict[str, list[StepFailure]] = field(default_factory=dict)
+    calls: dict[tuple[str, int], ToolCalled] = field(default_factory=dict)
+    steps_by_result: dict[str, str] = field(default_factory=dict)
+    outcome: Finished | Halted | None = None
+
+    def apply(self, record: Record, line_digest: str, key: str) -> None:
+        """Fold in the next record, read from the object `key`.
+
+        Raises Corrupt where it does not continue the history: a gap, a broken chain, an epoch that falls.
+        """
+        if record.seq != self.seq + 1:
+            raise Corrupt(key, f"record {record.seq} follows record {self.seq}")
+        if record.prev != self.digest:
+            raise Corrupt(key, f"record {record.seq} does not continue record {self.seq}: digests differ")
+        if record.epoch < self.epoch:
+            raise Corrupt(key, f"record {record.seq} has epoch {record.epoch} after epoch {self.epoch}")
+        if self.phase.terminal:
+            raise Corrupt(key, f"record {record.seq} follows the end of the run")
+        for event in record.events:
+            self.totals, self.phase = advance(self.totals, self.phase, event)
+            self._note(event, key)
+        self.seq, self.epoch, self.digest = record.seq, record.epoch, line_digest
+
+    def apply_all(self, lines: Iterable[tuple[Record, str]], key: str) -> None:
+        """Fold in records with the digests of their lines, in order."""
+        for record, digest in lines:
+            self.apply(record, digest, key)
+
+    def _note(self, event: Event, key: str) -> None:
+        match event:
+            case Started():
+                self.started = event
+            case StepCompleted(step=step):
+                if step.id in self.completed:
+                    raise Corrupt(key, f"step {step.id} is recorded as completed twice")
+                self.completed[step.id] = event
+                self.steps_by_result.setdefault(event.result_digest, step.id)
+            case StepFailure(step=step):
+                self.failed.setdefault(step.id, []).append(event)
+            case ToolCalled(step=step_id, call=call):
+                self.calls[step_id, call] = event
+            case Claimed(writer=writer):
+                self.outcome = self.outcome if writer == OPERATOR else None
+            case Finished() | Halted():
+                self.outcome = event
+            case Planned():
+                pass
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the run's inputs as the manifest gave them."""
+        assert self.started is not None, "record 1 is `started`"
+        return dict(self.started.inputs)

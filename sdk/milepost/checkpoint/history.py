@@ -1,0 +1,93 @@
+"""Read a run's history: the head, then the segments that it names, folded into a state.
+
+Reading changes nothing and needs no claim; a claimed run's history is read in the same way, and cannot
+change under its owner. What does not verify is reported and never skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.api.names import StoreKeys
+from milepost.api.summary import HeadSummary, Outcome
+from milepost.checkpoint.fold import State
+from milepost.checkpoint.head import Head, parse_head, parse_segment
+from milepost.checkpoint.records import Finished, Halted
+from milepost.checkpoint.store import Absent, Found, Store, Unchanged
+from milepost.errors import Corrupt, Missing
+
+__all__ = ["HeadAt", "load", "read_head", "summarize"]
+
+
+@dataclass(frozen=True)
+class HeadAt:
+    """A head and the ETag under which it was read or written."""
+
+    head: Head
+    etag: str
+
+
+def read_head(store: Store, keys: StoreKeys, *, unless_etag: str = "") -> HeadAt | Unchanged | None:
+    """Return the run's head; Unchanged if it still has that ETag; None if there is none.
+
+    Raises Corrupt, FormatTooNew, StoreUnavailable, StoreRefused.
+    """
+    match store.get(keys.head, unless_etag=unless_etag):
+        case Absent():
+            return None
+        case Unchanged() as unchanged:
+            return unchanged
+        case Found(body=body, etag=etag):
+            return HeadAt(parse_head(body, keys), etag)
+
+
+def load(store: Store, head: Head) -> State:
+    """Return the state folded from the head's whole history.
+
+    Raises Missing where a segment is gone, Corrupt where something is not what was written.
+    """
+    state = State()
+    for named in head.segments:
+        key = head.keys.segment(named.epoch, named.first, named.last, named.nonce)
+        found = store.get(key)
+        if not isinstance(found, Found):
+            raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
+        state.apply_all(parse_segment(found.body, named, head), key)
+    state.apply_all(head.records(), head.keys.head)
+    if (state.seq, state.digest) != (head.seq, head.chain):
+        raise Corrupt(head.keys.head, f"its records end at {state.seq}, its header says {head.seq}")
+    return state
+
+
+def summarize(head: Head, uri: str) -> HeadSummary:
+    """Return what the head says of the run. `uri` is the store's, for the address of a large result."""
+    outcome = None
+    if head.phase.terminal or head.phase.value == "Halted":
+        last = [event for record, _ in head.records()[-2:] for event in record.events]
+        ends = [event for event in last if isinstance(event, Finished | Halted)]
+        outcome = _outcome(ends[-1], head, uri) if ends else None
+    return HeadSummary(
+        run_id=head.run_id,
+        resource_uid=head.resource_uid,
+        spec_digest=head.spec_digest,
+        phase=head.phase,
+        epoch=head.epoch,
+        attempt=head.attempt,
+        seq=head.seq,
+        writer=head.writer,
+        digest=head.chain,
+        image=head.image,
+        steps_done=head.totals.steps_done,
+        steps_total=head.totals.steps_total,
+        oom_at_step=head.totals.oom_at_step,
+        ends=head.totals.ends,
+        outcome=outcome,
+    )
+
+
+def _outcome(event: Finished | Halted, head: Head, uri: str) -> Outcome:
+    if isinstance(event, Halted) or event.result is None:
+        return Outcome(event.reason, event.message)
+    if event.result.blob:
+        return Outcome(event.reason, event.message, result_ref=f"{uri}/{head.keys.blob(event.result.blob)}")
+    return Outcome(event.reason, event.message, result=event.result.inline)

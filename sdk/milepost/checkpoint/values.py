@@ -1,0 +1,52 @@
+"""Encoded values in the store: small ones inline in their record, large ones as blobs named by their digest.
+
+A blob is written before the record that names it, so no record ever names a blob that is not there. It is
+verified against its name when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from milepost.api.names import StoreKeys
+from milepost.checkpoint import codec
+from milepost.checkpoint.answers import Purpose, Write
+from milepost.checkpoint.records import Value
+from milepost.checkpoint.sending import Patience, send
+from milepost.checkpoint.store import Found, Store
+from milepost.errors import Corrupt, Missing
+
+__all__ = ["MAX_INLINE", "keep", "read"]
+
+MAX_INLINE: Final = 16 * 1024
+"""Bytes of an encoded value that a record carries itself."""
+
+
+def keep(store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience) -> tuple[Value, str]:
+    """Return the record's form of an encoded value and its digest, with a large value stored as a blob.
+
+    Blocks. Raises what `milepost.checkpoint.sending.send` raises.
+    """
+    raw = codec.dumps(data)
+    digest = hashlib.sha256(raw).hexdigest()
+    if len(raw) <= MAX_INLINE:
+        return Value(inline=data, size=len(raw)), digest
+    send(store, Write(Purpose.CREATE, keys.blob(digest), raw), patience)
+    return Value(blob=digest, size=len(raw)), digest
+
+
+def read(store: Store, keys: StoreKeys, value: Value) -> Any:
+    """Return the encoded value. Blocks where it is a blob.
+
+    Raises Missing or Corrupt, naming the blob.
+    """
+    if not value.blob:
+        return value.inline
+    key = keys.blob(value.blob)
+    found = store.get(key)
+    if not isinstance(found, Found):
+        raise Missing(key, "a record names it, and it is gone")
+    if hashlib.sha256(found.body).hexdigest() != value.blob:
+        raise Corrupt(key, "it does not match the digest in its name")
+    return codec.loads(found.body)
