@@ -35,3 +35,11 @@ cluster-down: venv
 .PHONY: requirements
 requirements: venv
 	@$(BIN)/python tools/requirements.py
+
+# Both write files that are under version control; tests hold them to their sources.
+.PHONY: crds golden
+crds: venv
+	$(BIN)/python -m tools.crds
+
+golden: venv
+	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 __all__ = [
@@ -34,11 +34,29 @@ MAX_EXACT_INTEGER: Final = 2**53
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 ENV_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
+MOUNT_PATH: Final = r"^(/[^/:]+)+$"
+KEY_NAME: Final = r"^[-._a-zA-Z0-9]+$"
+ENTRYPOINT: Final = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+FIELD_PATH: Final = (
+    r"^(metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIP|podIP))$"
+)
 
 Label = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 ObjectName = Annotated[str, Field(max_length=253, pattern=DNS_NAME)]
 ShortText = Annotated[str, Field(max_length=253)]
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Quantity = Annotated[
+    str, BeforeValidator(_as_text), WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 32})
+]
+"""An amount as Kubernetes writes it (500m, 4Gi, 2); a bare number is as good as its text."""
 
 
 class Phase(StrEnum):
@@ -79,7 +97,7 @@ class AgentSpec(Model):
         str,
         Field(
             max_length=253,
-            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+            pattern=ENTRYPOINT,
             description="Where the agent is: package.module:name.",
         ),
     ]
@@ -111,14 +129,14 @@ class KeyRef(Model):
     """One key of a Secret or ConfigMap in the run's namespace."""
 
     name: ObjectName
-    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=KEY_NAME)]
     optional: bool = False
 
 
 class FieldRef(Model):
     """A field of the pod itself."""
 
-    field_path: Annotated[str, Field(max_length=253)]
+    field_path: Annotated[str, Field(max_length=253, pattern=FIELD_PATH)]
 
 
 class EnvVarSource(Model):
@@ -169,7 +187,7 @@ class ConfigMapVolume(Model):
 class EmptyDirVolume(Model):
     """Scratch space that is gone with the pod."""
 
-    size_limit: Annotated[str, Field(max_length=32)] | None = None
+    size_limit: Quantity | None = None
     medium: Annotated[str, Field(max_length=16, pattern="^(|Memory)$")] = ""
 
 
@@ -194,7 +212,7 @@ class VolumeMount(Model):
     """Where a volume appears. /etc/milepost is reserved."""
 
     name: Label
-    mount_path: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^/[^:]*$")]
+    mount_path: Annotated[str, Field(min_length=1, max_length=512, pattern=MOUNT_PATH)]
     sub_path: Annotated[str, Field(max_length=512)] = ""
     read_only: bool = False
 
@@ -209,8 +227,11 @@ class Toleration(Model):
     toleration_seconds: Annotated[int, Field(ge=0)] | None = None
 
 
-Quantities = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=16)]
-StringMap = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)]
+Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]
+LabelMap = Annotated[
+    dict[str, Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]], Field(max_length=64)
+]
+AnnotationMap = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)]
 
 
 class Resources(Model):
@@ -228,15 +249,15 @@ class PodSpec(Model):
     env_from: Annotated[tuple[EnvFromSource, ...], Field(max_length=16)] = ()
     volumes: Annotated[tuple[Volume, ...], Field(max_length=16)] = ()
     volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=16)] = ()
-    node_selector: StringMap = Field(default_factory=dict)
+    node_selector: LabelMap = Field(default_factory=dict)
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
     priority_class_name: Annotated[str, Field(max_length=253)] = ""
     runtime_class_name: Annotated[str, Field(max_length=253)] = ""
     service_account_name: Annotated[str, Field(max_length=253)] = ""
     image_pull_secrets: Annotated[tuple[ObjectName, ...], Field(max_length=8)] = ()
     image_pull_policy: Annotated[str, Field(max_length=16, pattern="^(|Always|IfNotPresent|Never)$")] = ""
-    labels: StringMap = Field(default_factory=dict)
-    annotations: StringMap = Field(default_factory=dict)
+    labels: LabelMap = Field(default_factory=dict)
+    annotations: AnnotationMap = Field(default_factory=dict)
     grace_period_seconds: Annotated[
         int, Field(ge=1, le=3600, description="What a step in flight has on SIGTERM, in seconds.")
     ] = 60
@@ -247,8 +268,8 @@ class RunSpec(Model):
 
     agent: AgentSpec
     goal: Annotated[str, Field(max_length=8192, description="What the run is for, in words: Run.goal.")] = ""
-    inputs: Annotated[dict[str, Any], Field(description="The agent's keyword arguments.")] = Field(
-        default_factory=dict
+    inputs: Annotated[dict[str, Any], Field(max_length=256, description="The agent's keyword arguments.")] = (
+        Field(default_factory=dict)
     )
     rerun: Annotated[
         str, Field(max_length=63, description="Another value starts a finished run anew under its name.")
