@@ -58,6 +58,8 @@ class MemoryStore:
             return Clash() if key in self._objects else self._write(key, body, metadata)
 
     def put_if(self, key: str, body: bytes, metadata: Mapping[str, str], *, etag: str) -> Answer:
+        if not etag:
+            raise ValueError("a conditional write needs the ETag that it replaces")
         with self._lock:
             found = self._objects.get(key)
             if found is None:

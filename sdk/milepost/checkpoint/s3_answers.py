@@ -35,6 +35,19 @@ _INVALID = frozenset(
         "UnrecognizedClientException",
     }
 )
+# Refusals by their number, and yet gone with the next try: a body damaged on its way, or too many requests.
+_PASSING = frozenset(
+    {
+        "RequestTimeout",
+        "RequestTimeTooSkewed",
+        "BadDigest",
+        "IncompleteBody",
+        "XAmzContentChecksumMismatch",
+        "XAmzContentSHA256Mismatch",
+        "Throttling",
+        "ThrottlingException",
+    }
+)
 _CHECK_KEYS = "put valid keys into the store's Secret"
 _NO_KEYS = (sdk.NoCredentialsError, sdk.PartialCredentialsError)
 # The source of credentials (a token file, a metadata service) did not answer: it may in a moment.
@@ -109,7 +122,7 @@ def _of_answer(said: _Said, where: str) -> Answer:
 
 
 def _is_clear_no(said: _Said) -> bool:
-    if said.code in {"RequestTimeout", "RequestTimeTooSkewed"}:
+    if said.code in _PASSING:
         return False
     if said.code == "NoSuchBucket":
         return True

@@ -1,0 +1,221 @@
+"""A store in a folder of one machine, for runs without a cluster.
+
+Every object is one file: a line of JSON with its metadata, then its body. A write goes to a scratch file
+that is synced and then renamed over the old one, under a lock that all processes of the machine share, so
+a process that is killed at any point leaves the old object or the new one. It refuses keys that would
+leave the folder, and it is not made for a folder that several machines share.
+
+The surprise: there is one scratch file and one lock for the whole store. What a killed writer left in the
+scratch file is overwritten by the next one, so nothing ever has to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import final
+
+from milepost.checkpoint.store import (
+    Absent,
+    Answer,
+    Clash,
+    Found,
+    Gone,
+    Listed,
+    Read,
+    Refused,
+    Stored,
+    Unchanged,
+    Unknown,
+)
+from milepost.errors import Corrupt, StoreRefused, StoreUnavailable
+
+__all__ = ["FileStore"]
+
+# Holds the lock and the scratch file; no key may begin with it.
+_OWN = ".milepost"
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+# The key does not fit the file system, such as `a/b` beside an object `a`.
+_UNFIT = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP})
+
+
+@final
+class FileStore:
+    """A folder as a store; it is made by the first write."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self._folder = Path(folder).absolute()
+
+    @property
+    def uri(self) -> str:
+        return f"file:{self._folder}"
+
+    def get(self, key: str, *, unless_etag: str = "") -> Read:
+        """Return the whole object. Raises Corrupt where the file is none of this store's."""
+        path = self._path(key)
+        try:
+            raw = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return Absent()
+        except OSError as error:
+            raise self._failed(key, error) from error
+        etag = _etag(raw)
+        if unless_etag and unless_etag == etag:
+            return Unchanged()
+        body, metadata = _unpack(key, raw)
+        return Found(body, etag, metadata)
+
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
+        def condition(path: Path) -> Answer | None:
+            return Clash() if path.is_file() else None
+
+        return self._write(key, body, metadata, condition)
+
+    def put_if(self, key: str, body: bytes, metadata: Mapping[str, str], *, etag: str) -> Answer:
+        if not etag:
+            raise ValueError("a conditional write needs the ETag that it replaces")
+
+        def condition(path: Path) -> Answer | None:
+            try:
+                return None if _etag(path.read_bytes()) == etag else Clash()
+            except (FileNotFoundError, NotADirectoryError):
+                return Gone()
+
+        return self._write(key, body, metadata, condition)
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        above = prefix.rpartition("/")[0]
+        top = self._path(above) if above else self._folder
+        for folder, folders, names in os.walk(top, onerror=self._cannot_list):
+            if folder == str(self._folder):
+                folders[:] = [each for each in folders if each != _OWN]
+            for name in names:
+                path = Path(folder, name)
+                key = path.relative_to(self._folder).as_posix()
+                if key.startswith(prefix) and (found := self._listed(key, path)):
+                    yield found
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            if not self._folder.exists():
+                return
+            with self._locked():
+                path.unlink(missing_ok=True)
+                _sync(path.parent)
+                for folder in path.parents:
+                    if folder == self._folder:
+                        break
+                    folder.rmdir()
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.ENOENT, errno.ENOTDIR}:
+                raise self._failed(key, error) from error
+
+    def _write(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str],
+        condition: Callable[[Path], Answer | None],
+    ) -> Answer:
+        path = self._path(key)
+        raw = _pack(body, metadata)
+        try:
+            with self._locked() as scratch:
+                if (no := condition(path)) is not None:
+                    return no
+                _make(path.parent)
+                with scratch.open("wb") as file:
+                    file.write(raw)
+                    file.flush()
+                    os.fsync(file.fileno())
+                scratch.rename(path)
+                _sync(path.parent)
+        except OSError as error:
+            failed = self._failed(key, error)
+            if isinstance(failed, StoreRefused):
+                return Refused(failed.reason, failed.message, failed.advice)
+            return Unknown(failed.cause)
+        return Stored(_etag(raw))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Path]:
+        """Keep all other writers away, and give the scratch file."""
+        own = self._folder / _OWN
+        _make(own)
+        with (own / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                yield own / "scratch"
+            finally:
+                # Closing alone would leave it locked for as long as a forked child lives.
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+    def _path(self, key: str) -> Path:
+        parts = key.split("/")
+        if parts[0] == _OWN or "\0" in key or any(part in {"", ".", ".."} for part in parts):
+            raise ValueError(f"{key!r} cannot be the key of an object in a folder")
+        return self._folder.joinpath(*parts)
+
+    def _listed(self, key: str, path: Path) -> Listed | None:
+        try:
+            with path.open("rb") as file:
+                head = file.readline()
+                status = os.fstat(file.fileno())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed(key, error) from error
+        return Listed(key, status.st_size - len(head), status.st_mtime)
+
+    def _cannot_list(self, error: OSError) -> None:
+        if error.errno not in {errno.ENOENT, errno.ENOTDIR}:
+            raise self._failed(str(error.filename), error)
+
+    def _failed(self, key: str, error: OSError) -> StoreRefused | StoreUnavailable:
+        what = f"{self.uri}/{key}: {error.strerror}"
+        if error.errno in _FORBIDDEN:
+            return StoreRefused("StoreForbidden", what, advice="let this user read and write the folder")
+        if error.errno in _UNFIT:
+            return StoreRefused("StoreMisconfigured", what, advice="use a folder that holds nothing else")
+        return StoreUnavailable(key, waited=0.0, cause=str(error))
+
+
+def _pack(body: bytes, metadata: Mapping[str, str]) -> bytes:
+    lowered = {name.lower(): value for name, value in metadata.items()}
+    return json.dumps({"metadata": lowered}).encode() + b"\n" + body
+
+
+def _unpack(key: str, raw: bytes) -> tuple[bytes, dict[str, str]]:
+    head, _, body = raw.partition(b"\n")
+    try:
+        return body, {str(name): str(value) for name, value in json.loads(head)["metadata"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Corrupt(key, "the file does not begin with an object's metadata") from error
+
+
+def _etag(raw: bytes) -> str:
+    return f'"{hashlib.sha256(raw).hexdigest()}"'
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it so that a power cut does not undo it."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
