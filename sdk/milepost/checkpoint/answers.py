@@ -98,9 +98,9 @@ def after_put(write: Write, answer: Answer) -> Next:
             return Look()
         case Stored(etag=etag):
             return Done(etag)
-        case Gone():
+        case Gone() if write.etag:
             raise _gone(write)
-        case Undecided():
+        case Gone() | Undecided():
             return Look()
         case Unknown(cause=cause, retry_after=retry_after):
             return SendAgain(cause, retry_after)
@@ -133,7 +133,7 @@ def after_look(write: Write, read: Read) -> Next:
 def _somebody_elses(write: Write, found: Found) -> Next:
     match write.purpose:
         case Purpose.CREATE:
-            raise ProtocolBreach(f"{write.key}: an object of this name holds other bytes than were written")
+            raise Corrupt(write.key, "an object that is written once holds other bytes")
         case Purpose.NAME | Purpose.CLAIM:
             return Lost(found)
         case Purpose.COMMIT:
@@ -148,7 +148,7 @@ def _taken_over(write: Write, found: Found) -> Exception:
         return RunDeleted(ours.run_id)
     if theirs.epoch > ours.epoch:
         return Fenced(ours.run_id, held_epoch=ours.epoch, seen_epoch=theirs.epoch)
-    if theirs.epoch == ours.epoch and theirs.seq >= ours.seq:
+    if theirs.epoch == ours.epoch and (theirs.writer != ours.writer or theirs.seq >= ours.seq):
         return ProtocolBreach(
             f"run {ours.run_id}: {theirs.writer} wrote record {theirs.seq} in epoch {theirs.epoch}, "
             f"which belongs to {ours.writer}"

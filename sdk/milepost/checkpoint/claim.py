@@ -40,7 +40,8 @@ def claim(
     """Make `claimed.writer` the run's writer in a new epoch, and return the head that says so.
 
     A race that is lost to an older attempt is run again; one lost to the same or a newer attempt raises
-    Fenced. Raises RunDeleted, Corrupt, FormatTooNew, StoreUnavailable, StoreRefused.
+    Fenced. A pod that claims again does so in a new epoch. Raises RunDeleted, Corrupt, FormatTooNew,
+    StoreUnavailable, StoreRefused.
     """
     while True:
         seen = read_head(store, keys)
@@ -48,9 +49,12 @@ def claim(
             raise RunDeleted(keys.run_id)
         if seen.head.phase.terminal:
             return Ended(seen.head)
-        if claimed.attempt <= seen.head.attempt and claimed.writer != seen.head.writer:
+        again = claimed.attempt == seen.head.attempt and claimed.writer == seen.head.writer
+        if claimed.attempt <= seen.head.attempt and not again:
             raise Fenced(keys.run_id, held_epoch=0, seen_epoch=seen.head.epoch)
-        taken = replace_head(store, seen, (claimed,), at=at, entropy=entropy, patience=patience)
+        # How the pod before ended is counted where it is recorded, so it is recorded once.
+        event = claimed.model_copy(update={"previous_end": None}) if again else claimed
+        taken = replace_head(store, seen, (event,), at=at, entropy=entropy, patience=patience)
         if taken is not None:
             return taken
 
@@ -65,7 +69,10 @@ def replace_head(
     patience: Patience,
     resource_uid: str = "",
 ) -> HeadAt | None:
-    """Add a record that begins with a claim to the head that was seen; None if that head no longer stands."""
+    """Add a record that begins with a claim to the head that was seen; None if that head no longer stands.
+
+    Raises ProtocolBreach where that head had ended, RunDeleted where it is gone, and as `claim` does.
+    """
     commit = next_head(seen.head, events, at=at, entropy=entropy, resource_uid=resource_uid)
     if commit.segment is not None:
         key, body = commit.segment

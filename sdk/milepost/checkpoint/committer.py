@@ -5,7 +5,8 @@ A caller that is cancelled does not undo its commit: what was handed over is wri
 that is not known is resolved before the next body is built.
 
 When the run is lost, to another writer, to its deletion or to a store that gives no answer, `on_lost` is
-called and must not return: the author's code, which may catch everything, must not go on.
+called in the committer's thread and must not return: the author's code, which may catch everything, or
+block the event loop, must not go on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from milepost.checkpoint.answers import Done, Purpose, Write
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head, next_head
 from milepost.checkpoint.history import HeadAt
-from milepost.checkpoint.records import Event, Record
+from milepost.checkpoint.records import Event, Finished, Halted, Record
 from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Store
 from milepost.errors import Misuse
@@ -71,7 +72,10 @@ class Committer:
         self._on_lost = on_lost
         self._on_commit = on_commit
         self._waiting: list[_Waiting] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._in_flight: list[_Waiting] = []
+        self._busy = False
+        self._ended = claimed.head.phase.terminal
+        self._lost: BaseException | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="committer")
         self._pid = os.getpid()
 
@@ -88,35 +92,70 @@ class Committer:
     async def commit(self, *events: Event) -> None:
         """Return once these events are durable, all in one record.
 
-        Raises Misuse in a forked child, which must not write with its parent's claim.
+        Raises Misuse in a forked child, which must not write with its parent's claim, and after the event
+        that ended the run; and what the run was lost to, should `on_lost` not have ended the process.
         """
         if os.getpid() != self._pid:
             raise Misuse("a forked process cannot record steps of its parent's run")
-        waiting = _Waiting(events, asyncio.get_running_loop().create_future())
+        if self._lost is not None:
+            raise self._lost
+        if self._ended:
+            raise Misuse("nothing can be recorded after the end of the run")
+        self._ended = any(isinstance(event, Finished) for event in events)
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(events, loop.create_future())
         self._waiting.append(waiting)
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write_all(), name="committer")
+        if not self._busy:
+            self._busy = True
+            # What ends in this turn of the loop shares the first write too.
+            loop.call_soon(self._write_next)
         await asyncio.shield(waiting.done)
 
     async def flush(self) -> None:
         """Return once nothing that was handed over is still on its way."""
-        while self._writer is not None and not self._writer.done():
-            await asyncio.shield(self._writer)
+        while on_its_way := (*self._in_flight, *self._waiting):
+            await asyncio.shield(on_its_way[-1].done)
 
-    async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            events = tuple(event for waiting in batch for event in waiting.events)
-            try:
-                committed = await loop.run_in_executor(self._thread, self._write, events)
-            except Exception as error:  # noqa: BLE001  (whatever it is, the outcome is not known)
-                self._on_lost(error)
+    def _write_next(self) -> None:
+        self._in_flight, self._waiting = _batch(self._waiting)
+        events = tuple(event for waiting in self._in_flight for event in waiting.events)
+        # Callbacks and no task: the author's code may cancel every task that it finds.
+        writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write_or_lose, events)
+        writing.add_done_callback(self._written)
+
+    def _written(self, writing: asyncio.Future[Committed]) -> None:
+        error = writing.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        committed = writing.result()
+        try:
             self._state.apply(committed.record, committed.head.chain, committed.head.keys.head)
             self._on_commit(committed)
-            for waiting in batch:
-                if not waiting.done.done():
-                    waiting.done.set_result(None)
+        except Exception as unexpected:  # noqa: BLE001  (whatever it is, callers must not wait for ever)
+            self._fail(unexpected)
+            self._on_lost(unexpected)
+        written, self._in_flight = self._in_flight, []
+        for waiting in written:
+            waiting.done.set_result(None)
+        self._busy = bool(self._waiting)
+        if self._busy:
+            self._write_next()
+
+    def _fail(self, error: BaseException) -> None:
+        """Write nothing from now on. Only reached where `on_lost` raises instead of ending the process."""
+        self._lost = error
+        for waiting in (*self._in_flight, *self._waiting):
+            waiting.done.set_exception(error)
+            waiting.done.exception()  # a caller that was cancelled does not ask for it any more
+        self._in_flight, self._waiting = [], []
+
+    def _write_or_lose(self, events: tuple[Event, ...]) -> Committed:
+        """Run in the committer's own thread, so that losing the run ends a process whose loop is blocked."""
+        try:
+            return self._write(events)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the outcome is not known)
+            self._on_lost(error)
 
     def _write(self, events: tuple[Event, ...]) -> Committed:
         began = self._patience.monotonic()
@@ -133,3 +172,15 @@ class Committer:
         assert isinstance(outcome, Done), "a commit that is not done raises"
         self._at = HeadAt(head, outcome.etag)
         return Committed(head, commit.record, size + len(body), self._patience.monotonic() - began)
+
+
+def _batch(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Split off what the next record holds: all that wait, but an end or a halt has a record to itself.
+
+    So it always fits the head, where it is looked for.
+    """
+    closing = [any(isinstance(event, Finished | Halted) for event in each.events) for each in waiting]
+    if closing[0]:
+        return waiting[:1], waiting[1:]
+    split = closing.index(True) if True in closing else len(waiting)
+    return waiting[:split], waiting[split:]

@@ -96,7 +96,8 @@ class State:
     def apply(self, record: Record, line_digest: str, key: str) -> None:
         """Fold in the next record, read from the object `key`.
 
-        Raises Corrupt where it does not continue the history: a gap, a broken chain, an epoch that falls.
+        Raises Corrupt where it does not continue the history: a gap, a broken chain, an epoch that falls, an
+        event after the end or before the beginning.
         """
         if record.seq != self.seq + 1:
             raise Corrupt(key, f"record {record.seq} follows record {self.seq}")
@@ -104,9 +105,11 @@ class State:
             raise Corrupt(key, f"record {record.seq} does not continue record {self.seq}: digests differ")
         if record.epoch < self.epoch:
             raise Corrupt(key, f"record {record.seq} has epoch {record.epoch} after epoch {self.epoch}")
-        if self.phase.terminal:
-            raise Corrupt(key, f"record {record.seq} follows the end of the run")
         for event in record.events:
+            if self.phase.terminal:
+                raise Corrupt(key, f"record {record.seq} follows the end of the run")
+            if isinstance(event, Started) is not (self.started is None):
+                raise Corrupt(key, f"record {record.seq}: `started` is missing, or is not the first event")
             self.totals, self.phase = advance(self.totals, self.phase, event)
             self._note(event, key)
         self.seq, self.epoch, self.digest = record.seq, record.epoch, line_digest

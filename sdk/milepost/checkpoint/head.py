@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,14 +23,17 @@ from milepost.checkpoint.fold import Totals, advance
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     FORMAT,
+    OPERATOR,
     Claimed,
     Event,
+    Finished,
+    Halted,
     Record,
     digest_of,
     line_of,
     parse_line,
 )
-from milepost.errors import Corrupt, FormatTooNew
+from milepost.errors import Corrupt, FormatTooNew, ProtocolBreach
 
 __all__ = ["MAX_TAIL", "Commit", "Head", "Segment", "first_head", "next_head", "parse_head", "parse_segment"]
 
@@ -52,7 +55,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Head:
-    """One version of a head. `chain` is the digest of record `seq`, `tail` the newest records' lines."""
+    """One version of a head. `chain` is the digest of record `seq`, `tail` the newest records' lines.
+
+    `reason` and `message` say why the run ended or halted; they are empty while it does neither.
+    """
 
     run_id: str
     key_root: str
@@ -69,6 +75,8 @@ class Head:
     phase: Phase
     chain: str
     image: str = ""
+    reason: str = ""
+    message: str = ""
     totals: Totals = field(default_factory=Totals)
     segments: tuple[Segment, ...] = ()
     tail: tuple[bytes, ...] = ()
@@ -79,11 +87,11 @@ class Head:
         header = {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN_FIELDS},
-            "totals": asdict(self.totals),
-            "segments": [asdict(segment) for segment in self.segments],
-            "rest": hashlib.sha256(rest).hexdigest(),
+            "totals": {**vars(self.totals), "ends": dict(self.totals.ends)},
+            "segments": [vars(segment) for segment in self.segments],
         }
-        return json.dumps(header, separators=(",", ":")).encode() + b"\n" + rest
+        opening = json.dumps(header, separators=(",", ":"))[:-1].encode()
+        return opening + _sealed_by(_digest(opening, rest)) + b"\n" + rest
 
     def metadata(self) -> dict[str, str]:
         """Return what a look at the object without its body tells."""
@@ -120,7 +128,18 @@ _PLAIN_FIELDS: Final = (
     "phase",
     "chain",
     "image",
+    "reason",
+    "message",
 )
+
+
+def _digest(opening: bytes, rest: bytes) -> str:
+    return hashlib.sha256(opening + b"\n" + rest).hexdigest()
+
+
+def _sealed_by(digest: str) -> bytes:
+    """Return how a header's line ends: its last field is the digest of everything but itself."""
+    return b',"digest":"' + digest.encode() + b'"}'
 
 
 @dataclass(frozen=True)
@@ -169,14 +188,23 @@ def next_head(
 ) -> Commit:
     """Return the head that adds one record of these events, sealing the tail where it is full.
 
-    An event `claimed` makes its writer and attempt the head's, in a new epoch.
+    An event `claimed` makes its writer and attempt the head's, in a new epoch. Raises ProtocolBreach if the
+    run has ended: nothing may follow its end.
     """
     epoch, attempt, writer, image = head.epoch, head.attempt, head.writer, head.image
-    totals, phase = head.totals, head.phase
+    totals, phase, reason, message = head.totals, head.phase, head.reason, head.message
     for event in events:
-        if isinstance(event, Claimed):
-            epoch, attempt, writer = epoch + 1, event.attempt, event.writer
-            image = event.image or image
+        if phase.terminal:
+            raise ProtocolBreach(f"run {head.run_id} has ended as {phase}; {event.kind} cannot follow")
+        match event:
+            case Claimed(writer=by):
+                epoch, attempt, writer = epoch + 1, event.attempt, by
+                image = event.image or image
+                reason, message = (reason, message) if by == OPERATOR else ("", "")
+            case Halted() | Finished():
+                reason, message = event.reason, event.message
+            case _:
+                pass
         totals, phase = advance(totals, phase, event)
     nonce = entropy(9).hex()
     record = Record(
@@ -190,6 +218,8 @@ def next_head(
         attempt=attempt,
         writer=writer,
         image=image,
+        reason=reason,
+        message=message,
         nonce=nonce,
         seq=record.seq,
         phase=phase,
@@ -235,8 +265,10 @@ def parse_head(body: bytes, keys: StoreKeys) -> Head:
     """
     line, _, rest = body.partition(b"\n")
     header = _header(line, keys.head)
-    if header.pop("rest", None) != hashlib.sha256(rest).hexdigest():
-        raise Corrupt(keys.head, "the records do not match the digest in the header")
+    digest = header.pop("digest", None)
+    ending = _sealed_by(str(digest))
+    if not line.endswith(ending) or digest != _digest(line.removesuffix(ending), rest):
+        raise Corrupt(keys.head, "its content does not match the digest in it")
     try:
         totals = Totals(**header.pop("totals"))
         segments = tuple(Segment(**segment) for segment in header.pop("segments"))

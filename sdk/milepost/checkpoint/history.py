@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.api.names import StoreKeys
+from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary, Outcome
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head, parse_head, parse_segment
-from milepost.checkpoint.records import Finished, Halted
+from milepost.checkpoint.records import Finished, parse_line
 from milepost.checkpoint.store import Absent, Found, Store, Unchanged
 from milepost.errors import Corrupt, Missing
 
@@ -54,18 +55,19 @@ def load(store: Store, head: Head) -> State:
             raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
         state.apply_all(parse_segment(found.body, named, head), key)
     state.apply_all(head.records(), head.keys.head)
-    if (state.seq, state.digest) != (head.seq, head.chain):
-        raise Corrupt(head.keys.head, f"its records end at {state.seq}, its header says {head.seq}")
+    if (state.seq, state.epoch, state.digest) != (head.seq, head.epoch, head.chain):
+        raise Corrupt(
+            head.keys.head,
+            f"its records end at {state.seq} in epoch {state.epoch}, "
+            f"its header says {head.seq} in epoch {head.epoch}",
+        )
+    if state.started is None:
+        raise Corrupt(head.keys.head, "its history is empty")
     return state
 
 
 def summarize(head: Head, uri: str) -> HeadSummary:
     """Return what the head says of the run. `uri` is the store's, for the address of a large result."""
-    outcome = None
-    if head.phase.terminal or head.phase.value == "Halted":
-        last = [event for record, _ in head.records()[-2:] for event in record.events]
-        ends = [event for event in last if isinstance(event, Finished | Halted)]
-        outcome = _outcome(ends[-1], head, uri) if ends else None
     return HeadSummary(
         run_id=head.run_id,
         resource_uid=head.resource_uid,
@@ -81,13 +83,19 @@ def summarize(head: Head, uri: str) -> HeadSummary:
         steps_total=head.totals.steps_total,
         oom_at_step=head.totals.oom_at_step,
         ends=head.totals.ends,
-        outcome=outcome,
+        outcome=_outcome(head, uri),
     )
 
 
-def _outcome(event: Finished | Halted, head: Head, uri: str) -> Outcome:
-    if isinstance(event, Halted) or event.result is None:
-        return Outcome(event.reason, event.message)
-    if event.result.blob:
-        return Outcome(event.reason, event.message, result_ref=f"{uri}/{head.keys.blob(event.result.blob)}")
-    return Outcome(event.reason, event.message, result=event.result.inline)
+def _outcome(head: Head, uri: str) -> Outcome | None:
+    if head.phase is Phase.HALTED:
+        return Outcome(head.reason, head.message)
+    if not head.phase.terminal:
+        return None
+    last = parse_line(head.tail[-1], head.keys.head).events[-1] if head.tail else None
+    result = last.result if isinstance(last, Finished) else None
+    if result is None:
+        return Outcome(head.reason, head.message)
+    if result.blob:
+        return Outcome(head.reason, head.message, result_ref=f"{uri}/{head.keys.blob(result.blob)}")
+    return Outcome(head.reason, head.message, result=result.inline)

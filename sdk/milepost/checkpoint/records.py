@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from milepost.api.resource import Phase
 from milepost.errors import Corrupt, FormatTooNew
@@ -50,6 +50,23 @@ OPERATOR: Final = "operator"
 """The writer of a claim made from outside, which starts nothing: the run's phase stays as it is."""
 
 
+MAX_MESSAGE: Final = 2000
+"""Characters of a message about a whole run. With a result inline it still fits a head."""
+
+
+def _printable(text: Any) -> Any:
+    # A file name that is no UTF-8 comes as lone surrogates, which no JSON document can carry.
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
+
+
+def _cut(text: Any) -> Any:
+    return text if not isinstance(text, str) or len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_printable)]
+Message: TypeAlias = Annotated[str, BeforeValidator(_cut), BeforeValidator(_printable)]
+
+
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,9 +94,9 @@ class Input(_Data):
 class ErrorData(_Data):
     """An error as data: qualified type, message and the chain of causes, each cut to a readable length."""
 
-    kind: str
-    message: str
-    chain: tuple[str, ...] = ()
+    kind: Text
+    message: Text
+    chain: tuple[Text, ...] = ()
 
 
 class StepPlace(_Data):
@@ -100,7 +117,7 @@ class PreviousEnd(_Data):
     cause: str
     fault: Literal["disruption", "agent", "memory", "start"]
     exit_code: int | None = None
-    message: str = ""
+    message: Message = ""
 
 
 class Started(_Data):
@@ -196,7 +213,7 @@ class Halted(_Data):
 
     kind: Literal["halted"] = "halted"
     reason: str
-    message: str
+    message: Message
 
 
 class Finished(_Data):
@@ -205,7 +222,7 @@ class Finished(_Data):
     kind: Literal["finished"] = "finished"
     phase: Phase
     reason: str
-    message: str = ""
+    message: Message = ""
     result: Value | None = None
 
 
@@ -231,11 +248,12 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def line_of(record: Record) -> bytes:
-    """Return the record as one line of JSON, newline included."""
-    return (
-        json.dumps(record.model_dump(exclude_defaults=False), separators=(",", ":"), allow_nan=False).encode()
-        + b"\n"
-    )
+    """Return the record as one line of JSON, newline included.
+
+    Text is UTF-8, not escapes: a value that counts as small when it is measured is small in its record too.
+    """
+    text = json.dumps(record.model_dump(), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def digest_of(line: bytes) -> str:

@@ -137,8 +137,11 @@ class Runs:
     def end(self, head: HeadSeen, *, phase: Phase, reason: str, message: str) -> HeadSeen:
         """End a run from outside: claim it, keeping the attempt, and record its end.
 
-        Raises Stale where the head is no longer the one seen, RunDeleted where it is gone.
+        A run that was seen to have ended stays as it is. Raises Stale where the head is no longer the one
+        seen, RunDeleted where it is gone.
         """
+        if head.summary.phase.terminal:
+            return head
         return self._claim(head, (Finished(phase=phase, reason=reason, message=message),))
 
     def supersede(self, name: NameSeen, head: HeadSeen | None, new: NewRun) -> str:

@@ -57,11 +57,11 @@ def send(store: Store, write: Write, patience: Patience) -> Done | Lost:
             return step
         assert isinstance(step, SendAgain), "after a look everything else is settled"
         attempt += 1
-        pause = max(patience.back_off(attempt), min(step.retry_after, LONGEST_PAUSE))
         waited = patience.monotonic() - began
-        if waited + pause > patience.deadline:
+        if waited >= patience.deadline:
             raise StoreUnavailable(write.key, waited=waited, cause=step.cause)
-        patience.pause(pause)
+        pause = max(patience.back_off(attempt), step.retry_after)
+        patience.pause(min(pause, patience.deadline - waited))
 
 
 def _look(store: Store, write: Write) -> Next:
