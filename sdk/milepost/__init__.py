@@ -1,1 +1,35 @@
-"""Long agent runs on Kubernetes that survive the loss of their pod."""
+"""Long agent runs on Kubernetes that survive the loss of their pod.
+
+What an agent's author uses; everything else of the package is Milepost's own.
+"""
+
+from milepost.agent.agents import Agent, agent
+from milepost.agent.run import Run
+from milepost.agent.steps import Retry
+from milepost.agent.tools import Call, Tool, tool
+from milepost.errors import (
+    AgentError,
+    KeyNeeded,
+    MilepostError,
+    Misuse,
+    NotStorable,
+    Permanent,
+    StepFailed,
+)
+
+__all__ = [
+    "Agent",
+    "AgentError",
+    "Call",
+    "KeyNeeded",
+    "MilepostError",
+    "Misuse",
+    "NotStorable",
+    "Permanent",
+    "Retry",
+    "Run",
+    "StepFailed",
+    "Tool",
+    "agent",
+    "tool",
+]

@@ -17,23 +17,29 @@ from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, Missing
 
-__all__ = ["MAX_INLINE", "keep", "read"]
+__all__ = ["MAX_INLINE", "inline", "keep", "read"]
 
 MAX_INLINE: Final = 16 * 1024
 """Bytes of an encoded value that a record carries itself."""
 
 
-def keep(store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience) -> tuple[Value, str]:
-    """Return the record's form of an encoded value and its digest, with a large value stored as a blob.
+def inline(data: codec.JSON) -> Value | None:
+    """Return the record's form of an encoded value; None where it needs a blob. Does no I/O."""
+    raw = codec.dumps(data)
+    return Value(inline=data, size=len(raw)) if len(raw) <= MAX_INLINE else None
+
+
+def keep(store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience) -> Value:
+    """Return the record's form of an encoded value, with a large one stored as a blob first.
 
     Blocks. Raises what `milepost.checkpoint.sending.send` raises.
     """
     raw = codec.dumps(data)
-    digest = hashlib.sha256(raw).hexdigest()
     if len(raw) <= MAX_INLINE:
-        return Value(inline=data, size=len(raw)), digest
+        return Value(inline=data, size=len(raw))
+    digest = hashlib.sha256(raw).hexdigest()
     send(store, Write(Purpose.CREATE, keys.blob(digest), raw), patience)
-    return Value(blob=digest, size=len(raw)), digest
+    return Value(blob=digest, size=len(raw))
 
 
 def read(store: Store, keys: StoreKeys, value: Value) -> Any:

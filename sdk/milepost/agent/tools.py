@@ -1,0 +1,140 @@
+"""Tools: what has effects outside the run, and says which kind.
+
+`none` may be called at any time. `repeatable` may be called again after a crash. `keyed` takes an
+idempotency key, the same on every retry, so that its receiver applies it once. A tool with an effect works
+only inside a step, where it has a place and so a key.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+
+from milepost.errors import Misuse
+
+__all__ = ["Call", "Effect", "Tool", "ToolCaller", "current_caller", "tool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Effect: TypeAlias = Literal["none", "repeatable", "keyed"]
+
+
+@dataclass
+class Call:
+    """What a tool can know of its call; the first parameter of a tool that asks for it.
+
+    `key` is at most 64 ASCII characters and the same on every retry. `attempt` counts the tries of the
+    step, from 1, across pods.
+    """
+
+    key: str
+    attempt: int
+    _evidence: dict[str, Any] = field(default_factory=dict, repr=False)
+    _external_id: str | None = field(default=None, repr=False)
+
+    def record(self, *, external_id: str | None = None, **evidence: Any) -> None:
+        """Keep with the call what the other side calls it, and what proves it. Values are plain JSON."""
+        if external_id is not None:
+            self._external_id = external_id
+        self._evidence.update(evidence)
+
+    @property
+    def external_id(self) -> str | None:
+        """What the other side calls it, as recorded so far."""
+        return self._external_id
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What was recorded so far."""
+        return dict(self._evidence)
+
+
+class ToolCaller(Protocol):
+    """The step in which tools are called."""
+
+    def call(
+        self, tool: Tool[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, T]:
+        """Take the call's number at once; the coroutine makes the call and records it."""
+        ...
+
+
+current_caller: ContextVar[ToolCaller | None] = ContextVar("milepost_caller", default=None)
+
+
+class Tool(Generic[P, T]):
+    """A function with a declared effect. Made by `tool`."""
+
+    def __init__(self, fn: Callable[..., Awaitable[T]], effect: Effect, version: str) -> None:
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"a tool is an async function; {fn!r} is not")
+        self.fn = fn
+        self.name = fn.__name__
+        self.effect: Effect = effect
+        self.version = version
+        self.takes_call = _takes_call(fn)
+        if effect == "keyed" and not self.takes_call:
+            raise TypeError(
+                f"{fn.__qualname__} is keyed, so its first parameter must be a Call, whose key it passes on"
+            )
+        self.__doc__ = fn.__doc__
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the world outside may change by a call."""
+        return self.effect != "none"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """Call the tool. Raises Misuse where it has an effect and is called outside a step."""
+        caller = current_caller.get()
+        if caller is not None:
+            return caller.call(self, args, kwargs)
+        if self.has_effect:
+            raise Misuse(
+                f"tool {self.name} has an effect, so it can be called only inside a step: "
+                f'await run.step("{self.name}", {self.name}, ...)'
+            )
+        return self.invoke(Call(key="", attempt=1), args, kwargs)
+
+    async def invoke(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """Run the function itself."""
+        return await (self.fn(call, *args, **kwargs) if self.takes_call else self.fn(*args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} effect={self.effect}>"
+
+
+def _takes_call(fn: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    if first is None:
+        return False
+    return first.annotation is Call or (
+        isinstance(first.annotation, str) and first.annotation.rpartition(".")[2] == "Call"
+    )
+
+
+class _KeyedDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
+
+
+class _ToolDecorator(Protocol):
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[T]], /) -> Tool[P, T]: ...
+
+
+@overload
+def tool(*, effect: Literal["keyed"], version: str = ...) -> _KeyedDecorator: ...
+@overload
+def tool(*, effect: Literal["none", "repeatable"], version: str = ...) -> _ToolDecorator: ...
+def tool(*, effect: Effect, version: str = "1") -> Any:
+    """Declare an async function as a tool, with its effect.
+
+    Raises TypeError where the function is not async, or is keyed and takes no Call.
+    """
+    return lambda fn: Tool(fn, effect, version)
