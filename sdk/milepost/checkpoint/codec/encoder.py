@@ -1,0 +1,241 @@
+"""Values to JSON, walked part by part; what has no exact form is refused with its path.
+
+Two places that share one list get two equal lists: only equality in type and value is kept, not identity. A
+value that holds itself is refused.
+"""
+
+from __future__ import annotations
+
+from enum import Flag
+from typing import Any, Final, is_typeddict
+
+from milepost.checkpoint.codec import hints, objects
+from milepost.checkpoint.codec.leaves import WRITERS, Odd, number, text
+from milepost.checkpoint.codec.paths import Element, Key, Where, show
+from milepost.checkpoint.codec.wire import JSON, MAX_DEPTH, TAG, dumps
+from milepost.errors import NotStorable
+
+__all__ = ["MAX_PARTS", "Encoder"]
+
+MAX_PARTS: Final = 4_000_000
+"""The most parts that one value may have, counting shared ones as often as they are reached."""
+
+# Unions are resolved by trying the arms that fit; without a bound, arms of arms would take exponential time.
+_MAX_TRIALS: Final = 10_000
+
+_ADVICE: Final = {
+    bytearray: "use bytes(...)",
+    memoryview: "use bytes(...)",
+    range: "use list(...)",
+}
+
+
+class Encoder:
+    """Encodes one value. Use a new one for each."""
+
+    def __init__(self) -> None:
+        self._parts_left = MAX_PARTS
+        self._trials_left = _MAX_TRIALS
+        self._named = 0
+        self._open: set[int] = set()
+
+    def encode(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        """Return the JSON of a value that stands `depth` levels deep. Raises NotStorable."""
+        kind = type(value)
+        if kind is str:
+            return text(value)
+        if value is None or kind is bool:
+            return value
+        if kind is int or kind is float:
+            return number(value)
+        if (writer := WRITERS.get(kind)) is not None:
+            try:
+                return {TAG: writer.tag, **writer.fields(value)}
+            except Odd as odd:
+                raise NotStorable(show(where), str(odd)) from None
+        if depth >= MAX_DEPTH:
+            raise NotStorable(show(where), f"it is nested deeper than {MAX_DEPTH} levels of JSON")
+        if id(value) in self._open:
+            raise NotStorable(show(where), "it holds itself")
+        self._open.add(id(value))
+        try:
+            declared = hints.bare(declared)
+            if hints.is_union(declared):
+                return self._arm(value, declared, where, depth)
+            return self._compound(value, declared, where, depth)
+        finally:
+            self._open.discard(id(value))
+
+    def _compound(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        kind = type(value)
+        if kind is list:
+            return self._list(value, hints.element(declared, list), where, depth)
+        if kind is dict:
+            return self._dict(value, declared, where, depth)
+        if kind is tuple:
+            self._count(value, where)
+            parts = hints.tuple_elements(declared, len(value))
+            return {
+                TAG: "tuple",
+                "v": [
+                    self.encode(part, parts[index], (where, index), depth + 2)
+                    for index, part in enumerate(value)
+                ],
+            }
+        if kind is set or kind is frozenset:
+            self._count(value, where)
+            inner = hints.element(declared, kind)
+            encoded = [self.encode(part, inner, (where, Element(part)), depth + 2) for part in value]
+            # A set has no order, so its text gets one that does not depend on the process.
+            return {TAG: kind.__name__, "v": sorted(encoded, key=dumps)}
+        return self._named_class(value, declared, where, depth)
+
+    def _count(self, value: Any, where: Where) -> None:
+        self._parts_left -= len(value) + 1
+        if self._parts_left < 0:
+            raise NotStorable(
+                show(where), f"the value has more than {MAX_PARTS} parts; store a file and return its name"
+            )
+
+    def _list(self, value: list[Any], inner: Any, where: Where, depth: int) -> JSON:
+        self._count(value, where)
+        return [self.encode(part, inner, (where, index), depth + 1) for index, part in enumerate(value)]
+
+    def _dict(self, value: dict[Any, Any], declared: Any, where: Where, depth: int) -> JSON:
+        self._count(value, where)
+        cls, given = hints.named_class(declared)
+        typed = hints.fields(cls, given) if cls is not None and is_typeddict(cls) else None
+        keys, values = hints.pair(declared)
+        if all(type(key) is str and key != TAG and type(text(key)) is str for key in value):
+            return {
+                key: self.encode(part, typed.get(key, Any) if typed else values, (where, key), depth + 1)
+                for key, part in value.items()
+            }
+        pairs = []
+        for key, part in value.items():
+            inner = typed.get(key, Any) if typed else values
+            there: Where = (where, key if type(key) is str else Key(key))
+            pairs.append(
+                [
+                    self.encode(key, keys, (where, Key(key)), depth + 3),
+                    self.encode(part, inner, there, depth + 3),
+                ]
+            )
+        return {TAG: "dict", "v": pairs}
+
+    def _arm(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        """Encode under the first arm that takes the value, and note which, where that says anything."""
+        refused: NotStorable | None = None
+        for index, arm in enumerate(hints.arms(declared)):
+            if not hints.may_hold(arm, type(value)):
+                continue
+            self._trials_left -= 1
+            if self._trials_left < 0:
+                raise NotStorable(
+                    show(where), f"the declared type {hints.label(declared)} fits in too many ways"
+                )
+            before = self._named
+            try:
+                inner = self._compound(value, arm, where, depth + 1)
+            except NotStorable as error:
+                refused = refused or error
+                continue
+            if self._named == before:
+                return inner
+            return {TAG: "arm", "i": index, "t": hints.label(arm), "v": inner}
+        if refused is not None:
+            raise refused
+        return self._compound(value, declared, where, depth)
+
+    def _named_class(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        cls = type(value)
+        named, given = hints.named_class(declared)
+        kind = objects.kind_of(cls)
+        if kind is None or cls is not named:
+            raise NotStorable(show(where), _why_not(cls, kind, declared))
+        self._named += 1
+        try:
+            if kind == "enum":
+                return _enum(value)
+            if kind == "of":
+                return self._subclass(value, declared, where, depth)
+            return self._object(value, kind, given, where, depth)
+        except objects.Undeclared as found:
+            raise NotStorable(show((where, found.attribute)), found.why) from None
+
+    def _subclass(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        base = objects.native_base(type(value))
+        assert base is not None
+        content = objects.native_of(value, base)
+        return {TAG: "of", "v": self.encode(content, hints.base_of(declared, base), where, depth + 1)}
+
+    def _object(
+        self, value: Any, kind: objects.Kind, given: tuple[Any, ...], where: Where, depth: int
+    ) -> JSON:
+        cls = type(value)
+        state = objects.take_apart(value, kind)
+        self._count(state.fields, where)
+        declared = objects.field_hints(cls, given, kind)
+        data: dict[str, JSON] = {TAG: kind}
+        data["v"] = {
+            name: self.encode(part, declared.get(name, Any), (where, name), depth + 2)
+            for name, part in state.fields.items()
+        }
+        absent = [name for name in objects.field_names(cls, kind) if name not in state.fields]
+        if absent:
+            data["unset"] = absent
+        if kind == "model":
+            data |= self._model_rest(cls, state, where, depth)
+        return data
+
+    def _model_rest(self, cls: type, state: objects.State, where: Where, depth: int) -> dict[str, JSON]:
+        data: dict[str, JSON] = {}
+        if state.chosen != state.fields.keys():
+            data["set"] = self.encode(sorted(state.chosen), Any, (where, "model_fields_set"), depth + 1)
+        if state.extra is not None:
+            data["extra"] = self._dict(state.extra, Any, where, depth + 1)
+        if state.private is not None:
+            private = objects.private_hints(cls)
+            data["private"] = {
+                name: self.encode(part, private.get(name, Any), (where, name), depth + 2)
+                for name, part in state.private.items()
+            }
+        return data
+
+
+def _enum(value: Any) -> JSON:
+    cls = type(value)
+    if cls.__members__.get(value._name_) is value:
+        return {TAG: "enum", "v": value._name_}
+    if issubclass(cls, Flag):
+        return {TAG: "flag", "v": number(value._value_)}
+    raise objects.Undeclared("name", f"it is no member of {cls.__name__}")
+
+
+def _why_not(cls: type, kind: objects.Kind | None, declared: Any) -> str:
+    name = cls.__name__
+    base = objects.native_base(cls)
+    if kind is None:
+        return f"a {cls.__module__}.{cls.__qualname__} has no lossless form; " + _advice(cls, base)
+    if kind == "of":
+        assert base is not None
+        return (
+            f"{name} is a subclass of {base.__name__}, and the declared type {hints.label(declared)} does not "
+            f"name it here; convert it with {base.__name__}(...) or declare {name}"
+        )
+    if declared is Any:
+        return (
+            f"no declared type names the class {name}; annotate the step's function with its result type, "
+            f"for example -> {name}"
+        )
+    return f"the declared type {hints.label(declared)} does not name the class {name} here"
+
+
+def _advice(cls: type, base: type | None) -> str:
+    if issubclass(cls, BaseException):
+        return "raise it, or return its message"
+    if cls in _ADVICE:
+        return _ADVICE[cls]
+    if base is not None:
+        return f"convert it with {base.__name__}(...)"
+    return "return plain data, a dataclass or a pydantic model"
