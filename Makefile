@@ -24,6 +24,7 @@ locks: $(VENV)/.ready
 	$(LOCK) --output-file locks/executor.txt
 	$(LOCK) --extra operator --output-file locks/operator.txt
 	$(LOCK) --extra dev --output-file locks/dev.txt
+	echo hatchling | $(subst pyproject.toml,-,$(LOCK)) --output-file locks/build.txt
 
 .PHONY: cluster cluster-down
 cluster: venv
