@@ -30,7 +30,7 @@ __all__ = [
 MAX_RESULT_BYTES: Final = 4096
 MAX_INPUT_BYTES: Final = 128 * 1024
 MAX_EXACT_INTEGER: Final = 2**53
-"""Integers beyond this lose digits in JSON readers that hold numbers as doubles; the API server is one."""
+"""Integers from here on lose digits in JSON readers that hold numbers as doubles; the API server is one."""
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"

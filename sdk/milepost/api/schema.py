@@ -25,6 +25,7 @@ from milepost.api.validation import NAME_RULE, RULES, UNIQUE_BY, WORDS, Rule
 __all__ = ["custom_resource_definition"]
 
 Json = dict[str, Any]
+Rules = Mapping[str, tuple[Rule, ...]]
 
 _ANYTHING: Final[Json] = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 _ENUM: Final = re.compile(r"\^\(([A-Za-z|]+)\)\$")
@@ -68,15 +69,15 @@ def custom_resource_definition() -> Json:
                     "additionalPrinterColumns": [
                         {"name": name, "type": kind, "jsonPath": path} for name, kind, path in _COLUMNS
                     ],
-                    "schema": {"openAPIV3Schema": _root()},
+                    "schema": {"openAPIV3Schema": _root(RULES)},
                 }
             ],
         },
     }
 
 
-def _root() -> Json:
-    walk = _Walk()
+def _root(rules: Rules) -> Json:
+    walk = _Walk(rules)
     properties = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -84,7 +85,7 @@ def _root() -> Json:
         "spec": walk.model(RunSpec, "spec"),
         "status": walk.model(RunStatus, "status"),
     }
-    if unused := (RULES.keys() | UNIQUE_BY.keys()) - walk.seen:
+    if unused := (rules.keys() | UNIQUE_BY.keys()) - walk.seen:
         raise ValueError(f"rules without a field: {', '.join(sorted(unused))}")
     return {
         "description": "A long run of an agent that survives the loss of its pod.",
@@ -98,7 +99,8 @@ def _root() -> Json:
 class _Walk:
     """One way through a model's JSON schema, with its definitions at hand and the paths it has seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
         self.definitions: Mapping[str, Json] = {}
         self.seen: set[str] = set()
 
@@ -114,7 +116,7 @@ class _Walk:
         out: Json = {}
         if description := node.pop("description", ""):
             out["description"] = " ".join(description.split("\n\n")[0].split())
-        rules = [*_pattern_rule(node), *RULES.get(path, ())]
+        rules = [*_pattern_rule(node), *self.rules.get(path, ())]
         out |= self._typed(node, path)
         out |= {keyword: node.pop(keyword) for keyword in ("default", *_LIMITS) if keyword in node}
         if node:
