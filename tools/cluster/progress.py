@@ -9,12 +9,14 @@ import contextlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tools.cluster.interface import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 _HEARTBEAT_S = 20.0
 _STARTED = time.monotonic()
@@ -49,19 +51,20 @@ def step(text: str) -> Iterator[None]:
 
 
 def wait_until(
-    probe: Callable[[], object],
+    probe: Callable[[], T | None],
     what: str,
     *,
     within: float,
     pause: float = 0.1,
     hint: Callable[[], str] = str,
-) -> None:
-    """Call `probe` until it returns something true.
+) -> T:
+    """Call `probe` until it returns something true, and return that.
 
     `within` and `pause` are in seconds. Raises ClusterError, with what `hint` returns, when it never does.
     """
     end = time.monotonic() + within
-    while not probe():
+    while not (found := probe()):
         if time.monotonic() > end:
             raise ClusterError(f"{what}: not within {within:.0f} s. {hint()}".rstrip())
         time.sleep(pause)
+    return found
