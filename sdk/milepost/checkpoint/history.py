@@ -6,6 +6,7 @@ change under its owner. What does not verify is reported and never skipped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.api.names import StoreKeys
@@ -13,11 +14,11 @@ from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary, Outcome
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head, parse_head, parse_segment
-from milepost.checkpoint.records import Finished, parse_line
+from milepost.checkpoint.records import Finished, Record, parse_line
 from milepost.checkpoint.store import Absent, Found, Store, Unchanged
 from milepost.errors import Corrupt, Missing
 
-__all__ = ["HeadAt", "load", "read_head", "summarize"]
+__all__ = ["HeadAt", "load", "read_head", "read_records", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,8 @@ def load(store: Store, head: Head) -> State:
     Raises Missing where a segment is gone, Corrupt where something is not what was written.
     """
     state = State()
-    for named in head.segments:
-        key = head.keys.segment(named.epoch, named.first, named.last, named.nonce)
-        found = store.get(key)
-        if not isinstance(found, Found):
-            raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
-        state.apply_all(parse_segment(found.body, named, head), key)
-    state.apply_all(head.records(), head.keys.head)
+    for key, lines in read_records(store, head):
+        state.apply_all(lines, key)
     if (state.seq, state.epoch, state.digest) != (head.seq, head.epoch, head.chain):
         raise Corrupt(
             head.keys.head,
@@ -64,6 +60,20 @@ def load(store: Store, head: Head) -> State:
     if state.started is None:
         raise Corrupt(head.keys.head, "its history is empty")
     return state
+
+
+def read_records(store: Store, head: Head) -> Iterator[tuple[str, tuple[tuple[Record, str], ...]]]:
+    """Yield the history's objects in order: each one's key, and its records with their lines' digests.
+
+    That the records continue each other is for the fold to check. Raises as `load` does.
+    """
+    for named in head.segments:
+        key = head.keys.segment(named.epoch, named.first, named.last, named.nonce)
+        found = store.get(key)
+        if not isinstance(found, Found):
+            raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
+        yield key, parse_segment(found.body, named, head)
+    yield head.keys.head, head.records()
 
 
 def summarize(head: Head, uri: str) -> HeadSummary:
