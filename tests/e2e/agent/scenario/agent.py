@@ -1,0 +1,64 @@
+"""An agent that does what a test's script says, and dies where it says, in its first pod only."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from typing import Any, Literal
+from urllib.request import Request, urlopen
+
+from milepost import Call, Run, agent, tool
+
+Death = Literal["", "before-record", "after-record", "exit-0", "exit-9"]
+
+
+def _post(url: str, body: dict[str, Any], **headers: str) -> None:
+    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers})
+    with urlopen(request, timeout=10):
+        pass
+
+
+def _die(death: Death) -> None:
+    if os.environ["MILEPOST_ATTEMPT"] != "1":
+        return
+    if death in ("before-record", "after-record"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if death in ("exit-0", "exit-9"):
+        os._exit(int(death[-1]))
+
+
+@tool(effect="keyed")
+async def apply(call: Call, number: int, receiver: str, pause: float, death: Death) -> int:
+    start = {
+        "step": f"step-{number}",
+        "key": call.key,
+        "attempt": call.attempt,
+        "pod": socket.gethostname(),
+    }
+    await asyncio.to_thread(_post, f"{receiver}/starts", start)
+    await asyncio.sleep(pause)
+    headers = {"Idempotency-Key": call.key}
+    await asyncio.to_thread(_post, f"{receiver}/effects", {"number": number}, **headers)
+    if death != "after-record":
+        _die(death)
+    return number
+
+
+@agent(version="1", tools=[apply])
+async def scripted(
+    run: Run, receiver: str, steps: int = 6, pause: float = 0.2, death: Death = "", at: int = 0
+) -> int:
+    run.progress(total=steps)
+    total = 0
+    for number in range(1, steps + 1):
+        mine = death if number == at else ""
+        total += await run.step(f"step-{number}", apply, number, receiver, pause, mine)
+        if mine == "after-record":
+            _die(mine)
+    return total
+
+
+@agent(version="1")
+async def unstorable(run: Run) -> object:
+    return await run.step("make", object)
