@@ -98,7 +98,8 @@ def kill(name: str = "", within: float = 20.0) -> None:
 
 def remove(name: str = "", mount: Path = MOUNT) -> None:
     """Remove an empty group, and all groups in it, from every hierarchy."""
-    tops = [mount] if unified(mount) else [mount / hierarchy for hierarchy in _HIERARCHIES]
+    # Beside version 1 there may be an empty hierarchy of version 2, which runc uses all the same.
+    tops = [mount] if unified(mount) else [mount / hierarchy for hierarchy in (*_HIERARCHIES, "unified")]
     for top in tops:
         folder = top / NAME / name
         for below, _, _ in os.walk(folder, topdown=False):
