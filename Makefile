@@ -4,8 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
 .PHONY: venv
-venv: $(VENV)/.ready
+venv: $(VENV)/.ready ## Make the virtual environment, from hashed locks
 
 $(VENV)/.ready: pyproject.toml locks/dev.txt
 	@echo "==> virtual environment"
@@ -15,32 +21,67 @@ $(VENV)/.ready: pyproject.toml locks/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
 	@touch $@
 
+CHECKED := sdk operator tools tests examples
+
+.PHONY: check
+check: venv ## Format, lint, types, import rules
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/mypy sdk operator tools tests
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: venv ## Format the code and mend what can be mended by itself
+	$(BIN)/ruff format $(CHECKED)
+	$(BIN)/ruff check --fix $(CHECKED)
+
+.PHONY: test test-units test-cluster
+test: check test-units test-cluster ## All tests; brings the cluster up and leaves it up
+
+test-units: venv ## The tests that need no cluster
+	$(BIN)/pytest -m "not e2e"
+
+test-cluster: venv ## The tests on the cluster
+	$(BIN)/pytest -m e2e
+
+.PHONY: demo
+demo: venv ## The main job on a real cluster, with an eviction in the middle (KEEP=1 leaves it up)
+	$(BIN)/python -m tools.demo $(if $(KEEP),--keep)
+
+.PHONY: bench
+bench: venv ## The figures, side by side in one run, into build/bench
+	$(BIN)/python -m tests.bench
+
+.PHONY: cluster cluster-down
+cluster: venv ## Bring the cluster up
+	$(BIN)/python -m tools.cluster up
+
+cluster-down: venv ## End the cluster and all that runs in it
+	$(BIN)/python -m tools.cluster down
+
+.PHONY: requirements
+requirements: venv ## Which tests prove which requirements
+	@$(BIN)/python tools/requirements.py
+
+# Both write files that are under version control; tests hold them to their sources.
+.PHONY: crds golden
+crds: venv ## Generate the CRD from the types
+	$(BIN)/python -m tools.crds
+
+golden: venv ## Rewrite the golden files
+	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart tests/operator tests/sdk/cli
+
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --python-version 3.11 --python-platform linux
 
 .PHONY: locks
-locks: $(VENV)/.ready
+locks: venv ## Pin the newest versions that pyproject.toml allows
 	@mkdir -p locks
 	$(LOCK) --output-file locks/executor.txt
 	$(LOCK) --extra operator --output-file locks/operator.txt
 	$(LOCK) --extra dev --output-file locks/dev.txt
 	echo hatchling | $(subst pyproject.toml,-,$(LOCK)) --output-file locks/build.txt
 
-.PHONY: cluster cluster-down
-cluster: venv
-	$(BIN)/python -m tools.cluster up
-
-cluster-down: venv
-	$(BIN)/python -m tools.cluster down
-
-.PHONY: requirements
-requirements: venv
-	@$(BIN)/python tools/requirements.py
-
-# Both write files that are under version control; tests hold them to their sources.
-.PHONY: crds golden
-crds: venv
-	$(BIN)/python -m tools.crds
-
-golden: venv
-	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart
+.PHONY: clean
+clean: ## Remove what was built in the tree; the caches outside of it stay
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
