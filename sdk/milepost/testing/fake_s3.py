@@ -3,33 +3,32 @@
     with FakeS3() as s3:
         store = open_store(s3.config())
         s3.fail(Fault(Drop(after=True), method="PUT", key="/head"))
-        assert store.put_new("run/head", b"1", {}) == Unknown(...)     # the answer was lost
-        assert s3.body("run/head") == b"1"                             # the write was not
+        assert isinstance(store.put_new("run/head", b"1", {}), Unknown)   # the answer was lost
+        assert s3.body("run/head") == b"1"                                # the write was not
 
 It speaks HTTP, so that a real client is under test, and answers as AWS does (see
-`milepost.testing.s3_objects`). It does not check signatures, only whose key signed, and keeps nothing.
+`milepost.testing.s3_objects`); faults are those of `milepost.testing.faults`. It keeps nothing.
 
-The surprise: faults count the requests that match them, from the moment they are added; several faults may
-match one request, and the first one that is due decides.
+The surprise: it does not check signatures, only whose key signed. Every key is welcome until it is rejected.
 """
 
 from __future__ import annotations
 
-import http.server
-import socket
+import io
 import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-from typing_extensions import override
+from typing import TYPE_CHECKING
 
 from milepost.checkpoint.s3_client import S3Config
-from milepost.testing.aws_chunked import read_body
+from milepost.testing.chunked import read_chunks
+from milepost.testing.faults import Action, Drop, Fault, Faults, Flip, Hold, Reply, Truncate
+from milepost.testing.loopback import Loopback, Raw, Wire
 from milepost.testing.s3_objects import Buckets, Object, Request, Response, error
 
 if TYPE_CHECKING:
@@ -38,75 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Action", "Drop", "FakeS3", "Fault", "Flip", "Hold", "Reply", "Seen", "Truncate"]
 
-_HELD_AT_MOST_S = 60.0
 _UNANSWERED = 0
-
-
-@dataclass(frozen=True)
-class Reply:
-    """Answer with this error; `after` says whether the request is applied first."""
-
-    status: int
-    code: str
-    after: bool = False
-    message: str = "as the test asked"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Close the connection without an answer; `after` says whether the request is applied first."""
-
-    after: bool = False
-
-
-@dataclass(frozen=True)
-class Truncate:
-    """Announce the whole body, send only the first `at` bytes of it, and close the connection."""
-
-    at: int
-
-
-@dataclass(frozen=True)
-class Flip:
-    """Change one bit of the byte `at` in the answer's body."""
-
-    at: int = 0
-
-
-@dataclass(frozen=True)
-class Hold:
-    """Wait until the test sets `release`; `reached` is set once a request waits. Then go on as usual."""
-
-    after: bool = False
-    reached: threading.Event = field(default_factory=threading.Event)
-    release: threading.Event = field(default_factory=threading.Event)
-
-    def wait(self) -> None:
-        """Wait for the test, for a minute at most."""
-        self.reached.set()
-        self.release.wait(_HELD_AT_MOST_S)
-
-
-Action: TypeAlias = Reply | Drop | Truncate | Flip | Hold
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What to do to the `nth` request (counted from 1) that matches, and to the `times` - 1 after it.
-
-    `method` and `key` (a suffix of the object's key) match anything where they are empty.
-    """
-
-    action: Action
-    method: str = ""
-    key: str = ""
-    nth: int = 1
-    times: int = 1
-
-    def matches(self, request: Request) -> bool:
-        """Tell whether a request counts for this fault."""
-        return self.method in {"", request.method} and request.key.endswith(self.key)
 
 
 @dataclass(frozen=True)
@@ -123,23 +54,8 @@ class Seen:
         return f"{self.request.method} {self.request.key} {self.status}"
 
 
-@dataclass
-class _Armed:
-    fault: Fault
-    matched: int = 0
-
-    def due(self, request: Request) -> bool:
-        if not self.fault.matches(request):
-            return False
-        self.matched += 1
-        return self.fault.nth <= self.matched < self.fault.nth + self.fault.times
-
-
 class FakeS3:
-    """A context manager that serves one or more buckets on loopback, at a free port.
-
-    Requests are refused unless signed, by any key that was not rejected.
-    """
+    """A context manager that serves one or more buckets on loopback, at a free port."""
 
     def __init__(
         self,
@@ -148,20 +64,23 @@ class FakeS3:
         page: int = 1000,
         clock: Callable[[], float] = time.time,  # noqa: TID251  the default of an argument
     ) -> None:
-        """Prepare `buckets`, the first being the default; `page` objects at most fit a page of a listing."""
+        """Prepare `buckets`, the first being the default; at most `page` objects fit a page of a listing."""
         self.bucket = buckets[0]
         self._buckets = Buckets(buckets, clock, page)
+        self._faults = Faults()
         self._journal: list[Seen] = []
-        self._armed: list[_Armed] = []
         self._rejected: dict[str, Reply] = {}
         self._lock = threading.Lock()
+        self._server = Loopback(self._serve)
         self._folder = tempfile.TemporaryDirectory(prefix="fake-s3-", ignore_cleanup_errors=True)
-        self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        self._open.enter_context(self._folder)
         self.sign_with("fake-key")
-        self._thread.start()
+        self._open.enter_context(self._server)
+        # A request that is held must not outlive the server.
+        self._open.callback(self.heal)
         return self
 
     def __exit__(
@@ -170,16 +89,12 @@ class FakeS3:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.shutdown()
-        self._server.close_connections()
-        self._server.server_close()
-        self._thread.join()
-        self._folder.cleanup()
+        self._open.close()
 
     @property
     def endpoint(self) -> str:
         """Where it listens, `http://127.0.0.1:port`."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return self._server.endpoint
 
     @property
     def credentials(self) -> Path:
@@ -200,13 +115,11 @@ class FakeS3:
 
     def fail(self, *faults: Fault) -> None:
         """Add faults."""
-        with self._lock:
-            self._armed += [_Armed(each) for each in faults]
+        self._faults.add(*faults)
 
     def heal(self) -> None:
-        """Take back all faults."""
-        with self._lock:
-            self._armed.clear()
+        """Take back all faults, and let go of the requests that they hold."""
+        self._faults.clear()
 
     def reject(self, access_key_id: str, reply: Reply) -> None:
         """Refuse all requests that are signed with this key."""
@@ -230,146 +143,64 @@ class FakeS3:
         """Remove a bucket with all that it holds."""
         self._buckets.drop(bucket or self.bucket)
 
-    def serve(self, request: Request) -> tuple[Response | None, Truncate | None]:
-        """Answer one request, with its fault. None stands for a connection that closes unanswered."""
-        fault = self._fault_of(request)
+    def _serve(self, raw: Raw) -> Wire | None:
+        request = _parsed(raw)
+        fault = self._faults.due(request.method, request.key)
         action = fault.action if fault else None
-        early = not getattr(action, "after", True)
-        response: Response | None = None
-        if early and isinstance(action, Hold):
-            action.wait()
-        if not early or isinstance(action, Hold):
-            response = self._refusal(request) or self._buckets.answer(request)
-        response = _distorted(action, response)
+        match action:
+            case Hold(after=False):
+                action.wait()
+                response = self._answer(request)
+            case Reply(after=False) | Drop(after=False):
+                response = Response(_UNANSWERED)
+            case _:
+                response = self._answer(request)
+        answer = _distorted(action, response)
         with self._lock:
-            self._journal.append(Seen(request, response.status if response else _UNANSWERED, fault))
-        return response, action if isinstance(action, Truncate) else None
+            self._journal.append(Seen(request, answer.status if answer else _UNANSWERED, fault))
+        return answer
 
-    def _fault_of(self, request: Request) -> Fault | None:
-        with self._lock:
-            due = [each.fault for each in self._armed if each.due(request)]
-        return due[0] if due else None
-
-    def _refusal(self, request: Request) -> Response | None:
+    def _answer(self, request: Request) -> Response:
         signed = request.headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
         if not signed:
             return error(403, "AccessDenied", "Anonymous access is forbidden for this operation")
         with self._lock:
             reply = self._rejected.get(signed)
-        return error(reply.status, reply.code, reply.message, reply.headers) if reply else None
+        return _error(reply) if reply else self._buckets.answer(request)
 
 
-def _distorted(action: Action | None, response: Response | None) -> Response | None:
+def _distorted(action: Action | None, response: Response) -> Wire | None:
+    cut, body = -1, response.body
     match action:
-        case Reply(status, code, _, message, headers):
-            return error(status, code, message, headers)
+        case Reply():
+            response = _error(action)
+            body = response.body
         case Drop():
             return None
         case Hold(after=True):
             action.wait()
-            return response
-        case Flip(at) if response:
-            body = bytearray(response.body)
-            body[at] ^= 1
-            return Response(response.status, response.headers, bytes(body))
-        case _:
-            return response
+        case Flip(at):
+            body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+        case Truncate(at):
+            cut = at
+        case Hold() | None:
+            pass
+    return Wire(response.status, response.headers, body, cut)
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, fake: FakeS3) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.fake = fake
-        self._open: set[socket.socket] = set()
-
-    def opened(self, connection: socket.socket) -> None:
-        self._open.add(connection)
-
-    def closed(self, connection: socket.socket) -> None:
-        self._open.discard(connection)
-
-    def close_connections(self) -> None:
-        """End connections that clients keep open, so that no thread waits on them."""
-        for connection in list(self._open):
-            _hang_up(connection)
+def _error(reply: Reply) -> Response:
+    if not reply.code:
+        return Response(reply.status, reply.headers)
+    return error(reply.status, reply.code, reply.message, reply.headers)
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    # Headers and body leave in one packet.
-    wbufsize = -1
-    server: _Server
-
-    @override
-    def setup(self) -> None:
-        super().setup()
-        self.server.opened(self.connection)
-
-    @override
-    def finish(self) -> None:
-        self.server.closed(self.connection)
-        try:
-            super().finish()
-        except OSError:
-            # The client is gone, and with it whoever could be told.
-            self.close_connection = True
-
-    @override
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:
-            # As above.
-            self.close_connection = True
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Stay quiet: the journal tells more."""
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    do_HEAD = do_PUT = do_DELETE = do_POST = do_GET  # noqa: N815  the names are the base class's
-
-    def _serve(self) -> None:
-        response, cut = self.server.fake.serve(self._request())
-        if response is None:
-            self.close_connection = True
-            _hang_up(self.connection)
-            return
-        self.send_response(response.status)
-        for name, value in response.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(response.body)))
-        if cut:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(response.body[: cut.at] if cut else response.body)
-        self.wfile.flush()
-
-    def _request(self) -> Request:
-        path, _, query = self.path.partition("?")
-        bucket, _, key = urllib.parse.unquote(path).removeprefix("/").partition("/")
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        body, trailers = read_body(headers, self.rfile)
-        return Request(
-            self.command,
-            bucket,
-            key,
-            dict(urllib.parse.parse_qsl(query, keep_blank_values=True)),
-            headers | trailers,
-            body,
-        )
-
-
-def _hang_up(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # The client was faster.
-        return
+def _parsed(raw: Raw) -> Request:
+    path, _, query = raw.path.partition("?")
+    bucket, _, key = urllib.parse.unquote(path).removeprefix("/").partition("/")
+    headers = {name.lower(): value for name, value in raw.headers.items()}
+    body = raw.body
+    if "aws-chunked" in headers.get("content-encoding", ""):
+        body, trailers = read_chunks(io.BytesIO(body))
+        headers |= trailers
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    return Request(raw.method, bucket, key, options, headers, body)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from milepost.checkpoint.file import FileStore
+from milepost.checkpoint.memory import MemoryStore
+from milepost.checkpoint.s3 import S3Config, S3Store, open_store
+from milepost.checkpoint.store import Store
+from milepost.testing.fake_s3 import FakeS3
+from milepost.testing.store_contract import StoreContract
+
+
+@pytest.mark.req("C2")
+class TestMemory(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+@pytest.mark.req("C1", "C2")
+class TestFile(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return FileStore(tmp_path / "store")
+
+
+@pytest.mark.req("C1", "C2")
+class TestFakeS3(StoreContract):
+    @pytest.fixture
+    def store(self, fake_s3: FakeS3) -> Store:
+        return open_store(fake_s3.config("some/prefix"))
+
+
+@pytest.mark.req("C1", "C2")
+@pytest.mark.s3
+class TestRealS3(StoreContract):
+    # The server makes waiters poll for its lock on a key, which takes seconds with many of them.
+    contenders: ClassVar[int] = 3
+    rounds: ClassVar[int] = 5
+
+    @pytest.fixture
+    def store(self, real_config: Callable[[str], S3Config]) -> Store:
+        return open_store(real_config(""))
+
+
+def test_stores_on_different_prefixes_of_a_bucket_do_not_see_each_other(fake_s3: FakeS3) -> None:
+    one, other = S3Store(fake_s3.config("team-a")), S3Store(fake_s3.config("team-ab"))
+    one.put_new("key", b"of one", {})
+    other.put_new("key", b"of the other", {})
+
+    assert [each.key for each in one.list("")] == ["key"]
+    assert {key: each.body for key, each in fake_s3.objects().items()} == {
+        "team-a/key": b"of one",
+        "team-ab/key": b"of the other",
+    }
+
+
+def test_a_store_at_the_top_of_its_bucket_has_no_slash_before_its_keys(fake_s3: FakeS3) -> None:
+    S3Store(fake_s3.config("")).put_new("key", b"", {})
+
+    assert list(fake_s3.objects()) == ["key"]
+
+
+def test_a_listing_of_many_pages_is_complete() -> None:
+    with FakeS3(page=3) as s3:
+        store = open_store(s3.config("p"))
+        keys = {f"ns/{number:02}" for number in range(10)}
+        for key in keys:
+            store.put_new(key, b"", {})
+
+        assert {each.key for each in store.list("ns/")} == keys
