@@ -60,7 +60,7 @@ class Deployment:
         """Install the chart, or upgrade it where something changed, and wait until the operator is ready."""
         repository, _, tag = self.operator.reference.rpartition(":")
         s3 = self.cluster.s3
-        store = {"endpoint": s3.endpoint, "bucket": s3.bucket, "region": s3.region, "prefix": "runs"}
+        store = {"endpoint": s3.endpoint, "bucket": s3.bucket, "region": s3.region, "prefix": "milepost"}
         values = {
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
             "stores": {"default": {**store, "credentials": {"secretName": SECRET}}},
