@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from milepost.api.schema import custom_resource_definition
+from milepost_operator.shell.settings import Settings, read_settings
+from milepost_operator.shell.stores_file import StoreEntry, read_stores
 
 HERE: Final = Path(__file__).resolve().parent
 CHART: Final = HERE.parents[1] / "charts" / "milepost"
@@ -161,6 +163,34 @@ def test_a_wrong_value_is_refused_by_name(setting: str, said: str, template: Hel
 
     assert done.returncode != 0
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_the_operator_reads_the_stores_file_as_it_was_meant(values: Path, template: Helm) -> None:
+    (file,) = of_kind("ConfigMap", template(f"--values={values}"))
+    meant = yaml.safe_load(values.read_text())["stores"]
+
+    read = read_stores(file["data"]["stores.yaml"]).stores
+
+    assert read == {
+        name: StoreEntry.model_validate({"allowedNamespaces": ["*"], **store})
+        for name, store in meant.items()
+    }
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_the_operator_reads_its_environment_as_it_was_meant(values: Path, template: Helm) -> None:
+    (deployment,) = of_kind("Deployment", template(f"--values={values}"))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    meant = yaml.safe_load(values.read_text())
+
+    settings = read_settings({each["name"]: each.get("value", "") for each in container["env"]})
+
+    assert settings == Settings(
+        namespaces=tuple(meant.get("watch", {}).get("namespaces", ())),
+        release_namespace="",
+        log_level=meant.get("logLevel", "info").upper(),
+    )
 
 
 def test_an_install_without_a_store_is_refused_with_what_to_set(template: Helm) -> None:

@@ -52,7 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 stores:
 {{- range $name, $store := .Values.stores }}
-  {{ $name }}:
+  {{ $name | quote }}:
     bucket: {{ $store.bucket | quote }}
     {{- with $store.endpoint }}
     endpoint: {{ . | quote }}
