@@ -2,9 +2,9 @@
 
 JSON only, walked by ourselves, with a closed set of tags (`{"$mp": "datetime", "v": ...}`) that hold no
 import paths: reading never imports, looks up or calls anything by a name from the data. Natives are never
-coerced. Models, dataclasses, NamedTuples, Enums and subclasses of natives come back only as the *declared* type names
-their class; their code does not run. Nothing here does I/O, except that a datetime's zone is read from the
-image's time zone data.
+coerced. Models, dataclasses, NamedTuples, Enums and subclasses of natives come back only as the *declared*
+type names their class; their code does not run. Nothing here does I/O, except that a datetime's zone is
+read from the image's time zone data.
 
     data, copy = store(value, declared_result(fn))      the author gets the copy
     raw = dumps(data)                                   what is written
@@ -15,8 +15,8 @@ places is not (two equal lists come back); NaN comes back as NaN, without its pa
 `cached_property` computed is computed again.
 
 `wire` is the text and its bounds, `leaves` the tags of types without parts, `hints` what a declared type
-says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `compare` the proof, `functions`
-the declared types of a function.
+says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `compare` the proof,
+`functions` the declared types of a function.
 """
 
 from milepost.checkpoint.codec.compare import first_difference

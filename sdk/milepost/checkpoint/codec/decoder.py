@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum, Flag
 from math import isfinite
-from typing import Any, Final, is_typeddict
+from typing import Any, Final
 
 from milepost.checkpoint.codec import hints, objects
 from milepost.checkpoint.codec.leaves import READERS, Odd
@@ -36,16 +36,11 @@ def decode(data: JSON, declared: Any, where: Where, depth: int) -> Any:
     declared = hints.bare(declared)
     if TAG in data:
         return _tagged(data, declared, where, depth)
-    typed, values = _typed(declared), hints.pair(declared)[1]
+    typed, values = hints.typed_dict(declared), hints.pair(declared)[1]
     return {
         key: decode(part, typed.get(key, Any) if typed else values, (where, key), depth + 1)
         for key, part in data.items()
     }
-
-
-def _typed(declared: Any) -> Mapping[str, Any] | None:
-    cls, given = hints.named_class(declared)
-    return hints.fields(cls, given) if cls is not None and is_typeddict(cls) else None
 
 
 def _tagged(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
@@ -107,7 +102,7 @@ def _set(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
 
 def _dict(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> dict[Any, Any]:
     keys, values = hints.pair(declared)
-    typed = _typed(declared)
+    typed = hints.typed_dict(declared)
     pairs = _list(data["v"], where)
     value: dict[Any, Any] = {}
     for index, pair in enumerate(pairs):

@@ -6,8 +6,9 @@ value that holds itself is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Flag
-from typing import Any, Final, is_typeddict
+from typing import Any, Final
 
 from milepost.checkpoint.codec import hints, objects
 from milepost.checkpoint.codec.leaves import WRITERS, Odd, number, text
@@ -15,10 +16,12 @@ from milepost.checkpoint.codec.paths import Element, Key, Where, show
 from milepost.checkpoint.codec.wire import JSON, MAX_DEPTH, TAG, dumps
 from milepost.errors import NotStorable
 
-__all__ = ["MAX_PARTS", "Encoder"]
+__all__ = ["MAX_PARTS", "TOO_MANY_PARTS", "Encoder"]
 
-MAX_PARTS: Final = 4_000_000
+MAX_PARTS: Final = 2_000_000
 """The most parts that one value may have, counting shared ones as often as they are reached."""
+
+TOO_MANY_PARTS: Final = f"it has more than {MAX_PARTS} parts; store them elsewhere and return their name"
 
 # Unions are resolved by trying the arms that fit; without a bound, arms of arms would take exponential time.
 _MAX_TRIALS: Final = 10_000
@@ -38,6 +41,13 @@ class Encoder:
         self._trials_left = _MAX_TRIALS
         self._named = 0
         self._open: set[int] = set()
+        self._compounds: dict[type, Callable[[Any, Any, Where, int], JSON]] = {
+            list: self._list,
+            dict: self._dict,
+            tuple: self._tuple,
+            set: self._set,
+            frozenset: self._set,
+        }
 
     def encode(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
         """Return the JSON of a value that stands `depth` levels deep. Raises NotStorable."""
@@ -59,68 +69,65 @@ class Encoder:
             raise NotStorable(show(where), "it holds itself")
         self._open.add(id(value))
         try:
-            declared = hints.bare(declared)
-            if hints.is_union(declared):
-                return self._arm(value, declared, where, depth)
+            if declared is not Any:
+                declared = hints.bare(declared)
+                if hints.is_union(declared):
+                    return self._arm(value, declared, where, depth)
             return self._compound(value, declared, where, depth)
         finally:
             self._open.discard(id(value))
 
     def _compound(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
-        kind = type(value)
-        if kind is list:
-            return self._list(value, hints.element(declared, list), where, depth)
-        if kind is dict:
-            return self._dict(value, declared, where, depth)
-        if kind is tuple:
-            self._count(value, where)
-            parts = hints.tuple_elements(declared, len(value))
-            return {
-                TAG: "tuple",
-                "v": [
-                    self.encode(part, parts[index], (where, index), depth + 2)
-                    for index, part in enumerate(value)
-                ],
-            }
-        if kind is set or kind is frozenset:
-            self._count(value, where)
-            inner = hints.element(declared, kind)
-            encoded = [self.encode(part, inner, (where, Element(part)), depth + 2) for part in value]
-            # A set has no order, so its text gets one that does not depend on the process.
-            return {TAG: kind.__name__, "v": sorted(encoded, key=dumps)}
-        return self._named_class(value, declared, where, depth)
+        write = self._compounds.get(type(value), self._named_class)
+        return write(value, declared, where, depth)
 
     def _count(self, value: Any, where: Where) -> None:
         self._parts_left -= len(value) + 1
         if self._parts_left < 0:
-            raise NotStorable(
-                show(where), f"the value has more than {MAX_PARTS} parts; store a file and return its name"
-            )
+            raise NotStorable(show(where), TOO_MANY_PARTS)
 
-    def _list(self, value: list[Any], inner: Any, where: Where, depth: int) -> JSON:
+    # Loops, not comprehensions: each would take a frame of its own, and a value may have 200 levels.
+
+    def _list(self, value: list[Any], declared: Any, where: Where, depth: int) -> JSON:
         self._count(value, where)
-        return [self.encode(part, inner, (where, index), depth + 1) for index, part in enumerate(value)]
+        inner = hints.element(declared, list)
+        data: list[JSON] = []
+        for index, part in enumerate(value):
+            data.append(self.encode(part, inner, (where, index), depth + 1))
+        return data
+
+    def _tuple(self, value: tuple[Any, ...], declared: Any, where: Where, depth: int) -> JSON:
+        self._count(value, where)
+        parts = hints.tuple_elements(declared, len(value))
+        data: list[JSON] = []
+        for index, part in enumerate(value):
+            data.append(self.encode(part, parts[index], (where, index), depth + 2))
+        return {TAG: "tuple", "v": data}
+
+    def _set(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
+        self._count(value, where)
+        kind = type(value)
+        inner = hints.element(declared, kind)
+        data = [self.encode(part, inner, (where, Element(part)), depth + 2) for part in value]
+        # A set has no order, so its text gets one that does not depend on the process.
+        return {TAG: kind.__name__, "v": sorted(data, key=dumps)}
 
     def _dict(self, value: dict[Any, Any], declared: Any, where: Where, depth: int) -> JSON:
         self._count(value, where)
-        cls, given = hints.named_class(declared)
-        typed = hints.fields(cls, given) if cls is not None and is_typeddict(cls) else None
+        typed = hints.typed_dict(declared)
         keys, values = hints.pair(declared)
         if all(type(key) is str and key != TAG and type(text(key)) is str for key in value):
-            return {
-                key: self.encode(part, typed.get(key, Any) if typed else values, (where, key), depth + 1)
-                for key, part in value.items()
-            }
-        pairs = []
+            data: dict[str, JSON] = {}
+            for key, part in value.items():
+                inner = typed.get(key, Any) if typed else values
+                data[key] = self.encode(part, inner, (where, key), depth + 1)
+            return data
+        pairs: list[JSON] = []
         for key, part in value.items():
             inner = typed.get(key, Any) if typed else values
             there: Where = (where, key if type(key) is str else Key(key))
-            pairs.append(
-                [
-                    self.encode(key, keys, (where, Key(key)), depth + 3),
-                    self.encode(part, inner, there, depth + 3),
-                ]
-            )
+            stored = self.encode(key, keys, (where, Key(key)), depth + 3)
+            pairs.append([stored, self.encode(part, inner, there, depth + 3)])
         return {TAG: "dict", "v": pairs}
 
     def _arm(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
@@ -177,10 +184,9 @@ class Encoder:
         self._count(state.fields, where)
         declared = objects.field_hints(cls, given, kind)
         data: dict[str, JSON] = {TAG: kind}
-        data["v"] = {
-            name: self.encode(part, declared.get(name, Any), (where, name), depth + 2)
-            for name, part in state.fields.items()
-        }
+        data["v"] = held = {}
+        for name, part in state.fields.items():
+            held[name] = self.encode(part, declared.get(name, Any), (where, name), depth + 2)
         absent = [name for name in objects.field_names(cls, kind) if name not in state.fields]
         if absent:
             data["unset"] = absent
@@ -219,9 +225,10 @@ def _why_not(cls: type, kind: objects.Kind | None, declared: Any) -> str:
         return f"a {cls.__module__}.{cls.__qualname__} has no lossless form; " + _advice(cls, base)
     if kind == "of":
         assert base is not None
+        native, named = _plain_name(base), hints.label(declared)
         return (
-            f"{name} is a subclass of {base.__name__}, and the declared type {hints.label(declared)} does not "
-            f"name it here; convert it with {base.__name__}(...) or declare {name}"
+            f"{name} is a subclass of {native}, and the declared type {named} does not name it here; "
+            f"convert it with {native}(...) or declare {name}"
         )
     if declared is Any:
         return (
@@ -231,11 +238,15 @@ def _why_not(cls: type, kind: objects.Kind | None, declared: Any) -> str:
     return f"the declared type {hints.label(declared)} does not name the class {name} here"
 
 
+def _plain_name(base: type) -> str:
+    return "dict" if issubclass(base, dict) else base.__name__
+
+
 def _advice(cls: type, base: type | None) -> str:
     if issubclass(cls, BaseException):
         return "raise it, or return its message"
     if cls in _ADVICE:
         return _ADVICE[cls]
     if base is not None:
-        return f"convert it with {base.__name__}(...)"
+        return f"convert it with {_plain_name(base)}(...)"
     return "return plain data, a dataclass or a pydantic model"

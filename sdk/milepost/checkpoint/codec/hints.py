@@ -33,6 +33,7 @@ __all__ = [
     "pair",
     "resolve",
     "tuple_elements",
+    "typed_dict",
 ]
 
 _WRAPPERS: Final = frozenset({Annotated, typing.ClassVar, typing.Final, typing.Required, typing.NotRequired})
@@ -41,6 +42,8 @@ _UNIONS: Final = (Union, types.UnionType)
 
 def bare(declared: Any) -> Any:
     """Return the type without names, notes and None around it: `Annotated[Note | None, ...]` is `Note`."""
+    if declared is Any:
+        return Any
     for _ in range(100):
         inner = _unwrapped(declared)
         if inner is declared:
@@ -132,6 +135,8 @@ _CONTAINERS: Final = frozenset({list, tuple, set, frozenset, dict})
 
 def element(declared: Any, kind: type) -> Any:
     """Return the declared type of the elements of a list, set or frozenset."""
+    if declared is Any:
+        return Any
     origin, parts = get_origin(declared), get_args(declared)
     return parts[0] if len(parts) == 1 and isclass(origin) and issubclass(kind, origin) else Any
 
@@ -148,6 +153,8 @@ def tuple_elements(declared: Any, length: int) -> Sequence[Any]:
 
 def pair(declared: Any) -> tuple[Any, Any]:
     """Return the declared types of a dict's keys and values."""
+    if declared is Any:
+        return Any, Any
     origin, parts = get_origin(declared), get_args(declared)
     if len(parts) == 2 and isclass(origin) and issubclass(dict, origin):  # noqa: PLR2004 - key and value
         return parts
@@ -156,11 +163,21 @@ def pair(declared: Any) -> tuple[Any, Any]:
     return Any, Any
 
 
+def typed_dict(declared: Any) -> Mapping[str, Any] | None:
+    """Return the declared types of a TypedDict's keys, or None if the bare type is none."""
+    if declared is Any:
+        return None
+    cls, given = named_class(declared)
+    return fields(cls, given) if cls is not None and typing.is_typeddict(cls) else None
+
+
 def base_of(declared: Any, base: type) -> Any:
     """Return what a subclass of a native says of it: of `class Notes(list[Note])` it is `list[Note]`."""
     cls, given = named_class(declared)
     if cls is None:
         return Any
+    if get_origin(declared) is base and len(given) == 2:  # noqa: PLR2004 - OrderedDict[str, Note]
+        return dict[given]  # type: ignore[misc]  # made at run time
     for owner, bindings in _bindings(cls, given).items():
         for parent in owner.__dict__.get("__orig_bases__", ()):
             if get_origin(parent) is base:

@@ -94,8 +94,10 @@ def kind_of(cls: type) -> Kind | None:
         return "data" if base is None else None
     if base is tuple and isinstance(getattr(cls, "_fields", None), tuple):
         return "named"
+    if base in (None, cls) and cls is not OrderedDict:
+        return None
     # A default factory is code, which is never stored.
-    return "of" if base not in (None, cls) and not hasattr(cls, "default_factory") else None
+    return None if hasattr(cls, "default_factory") else "of"
 
 
 def native_base(cls: type) -> type | None:

@@ -6,12 +6,13 @@ and when it is read from the log. Nothing that `store` returns shares a part wit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
 from milepost.checkpoint.codec import decoder
 from milepost.checkpoint.codec.compare import first_difference
-from milepost.checkpoint.codec.encoder import MAX_PARTS, Encoder
+from milepost.checkpoint.codec.encoder import MAX_PARTS, TOO_MANY_PARTS, Encoder
 from milepost.checkpoint.codec.leaves import text
 from milepost.checkpoint.codec.wire import (
     JSON,
@@ -58,11 +59,11 @@ def store(value: Any, declared: Any = Any, *, path: str = "result") -> tuple[JSO
     Raises NotStorable with the path of the part that cannot be stored or does not come back equal, or if the
     JSON has more than MAX_BYTES bytes.
     """
-    if _is_plain(value):
+    if _is_plain(value, path):
         raw = _bounded(dumps(value), path)
         copy = reread(raw)
-        # The text of plain JSON tells types, values and order apart, so equal text is an equal value.
-        if dumps(copy) == raw:
+        # What `==` does not see, True or 1 or 1.0, -0.0 or 0.0, the order of keys, JSON's text tells apart.
+        if copy == value:
             return reread(raw), copy
     data = reread(_bounded(dumps(encode(value, declared, path=path)), path))
     try:
@@ -84,44 +85,44 @@ def _bounded(raw: bytes, path: str) -> bytes:
     return raw
 
 
-def _is_plain(value: Any) -> bool:
-    """Tell, level by level, whether a value is JSON as it stands. A no is only that the walk must decide."""
+def _is_plain(value: Any, path: str) -> bool:
+    """Tell, level by level, whether a value is JSON as it stands. A no is only that the walk must decide.
+
+    Raises NotStorable if it has too many parts.
+    """
     level = [value]
     parts = 0
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for part in level:
             kind = type(part)
-            if kind is dict:
-                if not all(type(key) is str and key != TAG and _is_text(key) for key in part):
+            if kind is str or kind is int or kind is float:
+                if not _is_plain_leaf(part):
                     return False
-                children = part.values()
-            elif kind is list:
-                children = part
-            elif _is_plain_leaf(part, kind):
-                continue
-            else:
+            elif kind is dict or kind is list:
+                # One list may stand in many places: counted before it is copied.
+                parts += len(part)
+                if parts > MAX_PARTS:
+                    raise NotStorable(path, TOO_MANY_PARTS)
+                if kind is dict and not _are_plain_keys(part):
+                    return False
+                below += part.values() if kind is dict else part
+            elif kind is not bool and part is not None:
                 return False
-            # One list may stand in many places: counted before it is copied.
-            parts += len(children)
-            if parts > MAX_PARTS:
-                return False
-            below += children
         if not below:
             return True
         level = below
     return False
 
 
-def _is_plain_leaf(value: Any, kind: type[Any]) -> bool:
-    if kind is str:
-        return _is_text(value)
-    if kind is int:
-        return bool(-MAX_EXACT <= value <= MAX_EXACT)
-    if kind is float:
-        return isfinite(value)
-    return kind is bool or value is None
+def _is_plain_leaf(value: str | float) -> bool:
+    if isinstance(value, str):
+        return value.isascii() or text(value) is value
+    return -MAX_EXACT <= value <= MAX_EXACT or (isinstance(value, float) and isfinite(value))
 
 
-def _is_text(value: str) -> bool:
-    return value.isascii() or text(value) is value
+def _are_plain_keys(keys: Iterable[Any]) -> bool:
+    for key in keys:
+        if type(key) is not str or key == TAG or not (key.isascii() or text(key) is key):
+            return False
+    return True
