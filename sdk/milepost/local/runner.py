@@ -82,7 +82,9 @@ def _signals() -> Iterator[None]:
     def interrupt(number: int, _: object) -> NoReturn:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays ignored: `nohup` asks for that.
+    taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in taken}
     try:
         yield
     finally:

@@ -1,0 +1,159 @@
+"""The commands: where arguments become calls, and errors become messages and exit codes.
+
+Exit codes: 0, the run succeeded or the question was answered; 1, anything else; 2, the call or the
+manifest is wrong; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, NoReturn
+
+import typer
+from rich.console import Console
+
+from milepost.api.resource import Phase
+from milepost.checkpoint.opening import open_store
+from milepost.checkpoint.runs import Runs
+from milepost.checkpoint.store import Store
+from milepost.cli import show, stores
+from milepost.cli.log import read_rows
+from milepost.errors import InvalidRun, MilepostError
+from milepost.local.manifest import load_manifest
+from milepost.local.owner import data_folder
+from milepost.local.runner import Here, run_here
+
+__all__ = ["app"]
+
+_FAILED: Final = 1
+_WRONG: Final = 2
+_INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="milepost",
+    help="Long agent runs that survive the loss of their process.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store", help="Where checkpoints are: file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION."
+    ),
+]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A manifest with an AgentRun.", metavar="FILE.yaml")],
+    store: StoreOption = stores.DEFAULT,
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of a manifest that gives none; default where neither does.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Which AgentRun, where the file holds several.")] = "",
+) -> None:
+    """Run a manifest here, and go on where it was left.
+
+    No cluster is needed; the agent's package is imported from the current folder. Each step is recorded in
+    the store as it ends; a process that is killed is started again and goes on with the next step, and so
+    does this command when it is called again. A run that has ended is reported, and nothing is run. The
+    result goes to standard output, all else to standard error.
+    """
+    errors = Console(stderr=True, highlight=False)
+    progress = show.Progress(errors)
+    try:
+        here = Here(
+            store=stores.store_url(store, Path.cwd()),
+            folder=Path.cwd(),
+            data=data_folder(os.environ),
+            environ=os.environ,
+            clock=_now,
+            entropy=os.urandom,
+            pause=time.sleep,  # noqa: TID251  (a pause between attempts waits for nothing but time)
+            say=progress.say,
+            on_line=progress.line,
+            node=platform.node(),
+        )
+        outcome = run_here(load_manifest(file, namespace=namespace, name=name), here)
+    except MilepostError as error:
+        _fail(errors, error)
+    except KeyboardInterrupt:
+        progress.say(f"interrupted; `milepost run {file}` goes on")
+        raise typer.Exit(_INTERRUPTED) from None
+    if outcome.interrupted:
+        steps = "1 step is" if outcome.steps == 1 else f"{outcome.steps} steps are"
+        progress.say(f"interrupted; {steps} recorded, and `milepost run {file}` goes on after them")
+        raise typer.Exit(_INTERRUPTED)
+    errors.print(show.end_of(outcome), soft_wrap=True)
+    if outcome.phase is not Phase.SUCCEEDED:
+        raise typer.Exit(_FAILED)
+    typer.echo(json.dumps(outcome.result, indent=2, ensure_ascii=False))
+
+
+@app.command()
+def steps(
+    name: Annotated[str, typer.Argument(help="The run; may be left out where the store holds one.")] = "",
+    store: StoreOption = stores.DEFAULT,
+    namespace: Annotated[str, typer.Option(help="The run's namespace.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
+) -> None:
+    """Show a run's log as a table of its steps.
+
+    A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. `attempt` is the
+    run's attempt that recorded it, `took` the time of its last try.
+    """
+    errors = Console(stderr=True, highlight=False)
+    try:
+        opened, runs = _open(store)
+        known = stores.find(opened, namespace, name, runs)
+        state, rows = read_rows(opened, known.head)
+    except MilepostError as error:
+        _fail(errors, error)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    show.tables().print(show.steps_table(rows))
+    errors.print(
+        f"run {known.namespace}/{known.name} ({known.head.run_id}): {state.phase}, "
+        f"{show.progress_of(known.head)} steps, attempt {known.head.attempt}, record {state.seq}",
+        soft_wrap=True,
+    )
+
+
+@app.command("list")
+def list_runs(
+    store: StoreOption = stores.DEFAULT,
+    namespace: Annotated[str, typer.Option(help="Only the runs of this namespace.")] = "",
+) -> None:
+    """List the runs of a store."""
+    errors = Console(stderr=True, highlight=False)
+    try:
+        opened, runs = _open(store)
+        show.tables().print(show.runs_table(stores.known_runs(opened, namespace, runs)))
+    except MilepostError as error:
+        _fail(errors, error)
+
+
+def _open(store: str) -> tuple[Store, Runs]:
+    opened = open_store(stores.store_url(store, Path.cwd()))
+    return opened, Runs(opened, _now, os.urandom)
+
+
+def _fail(errors: Console, error: MilepostError) -> NoReturn:
+    wrong_call = isinstance(error, InvalidRun)
+    who = "milepost" if wrong_call else type(error).__name__
+    errors.print(f"{who}: {error}", style="bold red", markup=False, soft_wrap=True)
+    raise typer.Exit(_WRONG if wrong_call else _FAILED) from error

@@ -1,0 +1,83 @@
+"""A run's log as rows: one for each step that was tried, in the order in which they were last recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from milepost.checkpoint.fold import State
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.history import load, read_records
+from milepost.checkpoint.records import Claimed, Record, StepCompleted, StepFailure
+from milepost.checkpoint.store import Store
+
+__all__ = ["Row", "read_rows", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step. `attempts` counts its tries, `pod` the run's attempt that recorded it; sizes are bytes.
+
+    `duration_s` and `started` are those of the last try.
+    """
+
+    seq: int
+    step: str
+    status: Literal["recorded", "tried", "failed"]
+    attempts: int
+    started: str
+    duration_s: float
+    size: int | None
+    epoch: int
+    pod: int
+    error: str = ""
+
+
+def read_rows(store: Store, head: Head) -> tuple[State, list[Row]]:
+    """Return the folded log and its rows. Raises Missing and Corrupt, naming the object."""
+    state = load(store, head)
+    records = (record for _, lines in read_records(store, head) for record, _ in lines)
+    return state, rows_of(records)
+
+
+def rows_of(records: Iterable[Record]) -> list[Row]:
+    """Return the rows of these records."""
+    rows: dict[str, Row] = {}
+    pod = 0
+    for record in records:
+        for event in record.events:
+            match event:
+                case Claimed(attempt=attempt):
+                    pod = attempt
+                case StepCompleted() | StepFailure():
+                    rows.pop(event.step.id, None)
+                    rows[event.step.id] = _row(record, event, pod)
+                case _:
+                    pass
+    return list(rows.values())
+
+
+def _row(record: Record, event: StepCompleted | StepFailure, pod: int) -> Row:
+    took = datetime.fromisoformat(event.ended_at) - datetime.fromisoformat(event.started_at)
+    status: Literal["recorded", "tried", "failed"] = "recorded"
+    error, size = "", None
+    match event:
+        case StepCompleted(result=result):
+            size = result.size
+        case StepFailure(final=final, error=data):
+            status = "failed" if final else "tried"
+            error = f"{data.kind}: {data.message}"
+    return Row(
+        seq=record.seq,
+        step=event.step.id,
+        status=status,
+        attempts=event.attempt,
+        started=event.started_at,
+        duration_s=round(took.total_seconds(), 3),
+        size=size,
+        epoch=record.epoch,
+        pod=pod,
+        error=error,
+    )

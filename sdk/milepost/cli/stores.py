@@ -1,0 +1,83 @@
+"""What `--store` may say, and what a run's name finds in a store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from milepost.api.names import StoreKeys
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.runs import Runs
+from milepost.checkpoint.store import Store
+from milepost.errors import InvalidRun, Missing
+
+__all__ = ["DEFAULT", "Known", "find", "known_runs", "store_url"]
+
+DEFAULT: Final = "file:.milepost"
+
+_NAME_KEY: Final = re.compile(r"(?P<namespace>[^/]+)/names/(?P<name>[^/]+)")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A name in a store, and the head of the run that it stands for."""
+
+    namespace: str
+    name: str
+    head: Head
+
+
+def store_url(text: str, folder: Path) -> str:
+    """Return the store's URL, with the path of a `file:` store taken from `folder`. Raises InvalidRun."""
+    if text.startswith("s3://"):
+        return text
+    if text.startswith("file:") and text != "file:":
+        path = Path(
+            text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
+        )
+        return f"file:{(folder / path.expanduser()).resolve()}"
+    raise InvalidRun(
+        "--store", f"{text!r} must be file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION"
+    )
+
+
+def known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
+    """Yield the names of one namespace, or of all where it is empty, in order.
+
+    Raises Missing where a name leads to no head, and what reading raises.
+    """
+    prefix = f"{namespace}/names/" if namespace else ""
+    keys = sorted(listed.key for listed in store.list(prefix))
+    for match in filter(None, map(_NAME_KEY.fullmatch, keys)):
+        known = _known(store, match["namespace"], match["name"], runs)
+        if known is not None:
+            yield known
+
+
+def find(store: Store, namespace: str, name: str, runs: Runs) -> Known:
+    """Return the run of this name; with an empty one, the only run there is. Raises InvalidRun, Missing."""
+    if name:
+        known = _known(store, namespace or "default", name, runs)
+        if known is None:
+            raise InvalidRun("NAME", f"{store.uri} has no run {namespace or 'default'}/{name}")
+        return known
+    found = list(known_runs(store, namespace, runs))
+    if len(found) != 1:
+        names = ", ".join(f"{each.namespace}/{each.name}" for each in found)
+        raise InvalidRun("NAME", f"choose one of {names}" if names else f"there is no run in {store.uri}")
+    return found[0]
+
+
+def _known(store: Store, namespace: str, name: str, runs: Runs) -> Known | None:
+    record = runs.look_up(namespace, name)
+    if record is None:
+        return None
+    keys = StoreKeys(namespace, record.record.run_id)
+    head = read_head(store, keys)
+    if not isinstance(head, HeadAt):
+        raise Missing(keys.head, "a name leads to it, and it is gone")
+    return Known(namespace, name, head.head)
