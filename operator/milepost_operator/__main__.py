@@ -1,0 +1,51 @@
+"""`python -m milepost_operator`: the operator's process. It takes all its settings from the environment.
+
+It exits with 0 when it was asked to stop, 2 when its settings cannot be used, 1 when a part of it died.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import kopf
+import structlog
+
+from milepost_operator.shell.handlers import register
+from milepost_operator.shell.logs import configure
+from milepost_operator.shell.settings import BadSettings, kopf_settings, read_settings
+from milepost_operator.shell.startup import Operator
+
+
+def main() -> int:
+    """Run until asked to stop, and return the exit code."""
+    configure("INFO")
+    log = structlog.get_logger("milepost_operator")
+    try:
+        settings = read_settings(os.environ)
+    except BadSettings as error:
+        log.error("bad settings", error=str(error))  # noqa: TRY400  the message says it all
+        return 2
+    configure(settings.log_level)
+    for_kopf = kopf_settings()
+    operator = Operator(settings, for_kopf)
+    try:
+        kopf.run(
+            registry=register(operator),
+            settings=for_kopf,
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=operator.stop_flag,
+        )
+    except kopf.PermanentError as error:
+        log.error("cannot start", error=str(error))  # noqa: TRY400  the message says it all
+        return 2
+    if operator.failure:
+        log.error("ended by a failure", failure=operator.failure)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

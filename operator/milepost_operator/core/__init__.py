@@ -1,0 +1,1 @@
+"""What the operator decides, as plain data in and plain data out: no I/O, no clock, no Kubernetes client."""

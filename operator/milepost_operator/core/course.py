@@ -1,0 +1,107 @@
+"""Rules about where the run stands: ended, cancelled, held, halted, waiting.
+
+What the log says comes first. A pod's exit code can never end a run, and an end in the log can never be
+undone by a pod.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from milepost.api.resource import Phase
+from milepost_operator.core.identity import deletions, ready
+from milepost_operator.core.observation import Observation
+from milepost_operator.core.plan import AT_ONCE, EndRun, NoteOutcome, Plan, Telling
+
+__all__ = ["cancelled", "disturbed", "finished", "halted", "suspended", "waiting"]
+
+_CALM_AGAIN: Final = timedelta(seconds=10)
+
+
+def finished(seen: Observation) -> Plan | None:
+    """Report the end that the log holds, whatever the pods did or do."""
+    if seen.head is None or seen.name is None or not seen.head.phase.terminal:
+        return None
+    phase = seen.head.phase
+    if phase is Phase.DELETING:
+        return Plan(
+            Phase.HALTED, "CheckpointsDeleted", "the run's checkpoints are being deleted from the store"
+        )
+    outcome = seen.head.outcome
+    reason = outcome.reason if outcome and outcome.reason else phase.value
+    message = outcome.message if outcome else ""
+    note = (NoteOutcome(phase.value),) if seen.name.outcome != phase.value else ()
+    # Who cancels wants it to stop; otherwise the executor is about to exit by itself.
+    stop = deletions(seen, "the run has ended") if phase is Phase.CANCELLED else ()
+    told = Telling(
+        f"Finished/{seen.head.run_id}",
+        phase.value,
+        message or f"{seen.head.steps_done} steps are recorded",
+        "Warning" if phase is Phase.FAILED else "Normal",
+    )
+    again = _CALM_AGAIN if seen.unended else None
+    return Plan(phase, reason, message, (*note, *stop), (told,), look_again_in=again)
+
+
+def cancelled(seen: Observation) -> Plan | None:
+    """Cancel whatever has not ended: first the log is closed, then the pod is told."""
+    if not seen.run.spec.cancel:
+        return None
+    if seen.name is None:
+        stop = deletions(seen, "the run is cancelled")
+        return Plan(Phase.CANCELLED, "Cancelled", "it was cancelled before it began", stop)
+    end = EndRun(Phase.CANCELLED, "Cancelled", "spec.cancel was set")
+    stop = deletions(seen, "the run is cancelled")
+    return Plan(seen.phase, "Cancelling", actions=(end, *stop), look_again_in=AT_ONCE)
+
+
+def suspended(seen: Observation) -> Plan | None:
+    """Hold the run: a pod may finish its step within its grace period, and none is started."""
+    if not seen.run.spec.suspend:
+        return None
+    message = "spec.suspend is set; the run goes on from its last recorded step once it is cleared"
+    if seen.unended:
+        message = "the pod is finishing its step; after that the run is held"
+    told = Telling(f"Suspended/{seen.run.generation}", "Suspended", message)
+    stop = deletions(seen, "the run is suspended")
+    deadlines = [pod.deadline - seen.now for pod in seen.unended if pod.deadline]
+    again = max(min(deadlines), _CALM_AGAIN) if deadlines else None
+    return Plan(Phase.SUSPENDED, "Suspended", message, stop, (told,), look_again_in=again)
+
+
+def disturbed(seen: Observation) -> Plan | None:
+    """Touch nothing while what the cluster says of its nodes cannot be trusted."""
+    if not seen.disturbed:
+        return None
+    return Plan(seen.phase, "ControlPlaneDisturbed", seen.disturbed, look_again_in=_CALM_AGAIN)
+
+
+def halted(seen: Observation) -> Plan | None:
+    """Wait for a person where the run has halted; another image or version lets it go on."""
+    if seen.head is None or seen.head.phase is not Phase.HALTED or _changed_since_halt(seen):
+        return None
+    outcome = seen.head.outcome
+    reason = outcome.reason if outcome and outcome.reason else "Halted"
+    message = outcome.message if outcome else ""
+    told = Telling(f"Halted/{seen.head.epoch}", reason, message or "the run has halted", "Warning")
+    return Plan(Phase.HALTED, reason, message, tell=(told,))
+
+
+def _changed_since_halt(seen: Observation) -> bool:
+    assert seen.head is not None
+    agent, attempt = seen.run.spec.agent, seen.head.attempt
+    if seen.head.image and agent.image != seen.head.image:
+        return True
+    # The head does not keep the version that was asked for; the halted attempt's own pod does.
+    pod = next((pod for pod in seen.pods if pod.attempt == attempt), None)
+    return pod is not None and pod.agent_version != agent.version
+
+
+def waiting(seen: Observation) -> Plan | None:
+    """Run nothing while the run is at a gate."""
+    if seen.head is None or seen.head.phase is not Phase.WAITING:
+        return None
+    shown = ready(seen)
+    message = seen.head.outcome.message if seen.head.outcome else ""
+    return Plan(Phase.WAITING, "Waiting", message or (shown.message if shown else ""))

@@ -1,0 +1,1 @@
+"""What the operator does to the world: watching, the queue, the API server, the stores, the clock."""

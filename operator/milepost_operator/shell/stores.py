@@ -1,0 +1,204 @@
+"""The stores in use, and what one pass reads and does in them, off the event loop.
+
+Every call of `milepost.checkpoint.runs` blocks, so it runs in a small pool of threads. Heads are read again
+at most every few seconds a run, and then only if they have changed, unless a decision hangs on them: then
+the name and the head are read afresh, because nothing is ended or created on the word of a cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from milepost.api.names import Entropy, StoreKeys
+from milepost.api.resource import AgentRun, Phase
+from milepost.checkpoint.runs import Clock, HeadSeen, NameSeen, NewRun, Runs, Stale, require_head
+from milepost.checkpoint.store import Store, Unchanged
+from milepost.errors import (
+    Corrupt,
+    FormatTooNew,
+    MilepostError,
+    Missing,
+    RunDeleted,
+    StoreRefused,
+    StoreUnavailable,
+)
+from milepost_operator.core.executor_pod import StoreAccess
+from milepost_operator.core.observation import StoreProblem
+from milepost_operator.core.plan import Adopt, EndRun, NoteOutcome, StartRun, Supersede
+from milepost_operator.shell.cache import RunKey
+from milepost_operator.shell.stores_file import StoreEntry, StoresFile
+
+__all__ = ["Recorded", "StoreAction", "Stores", "as_problem"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+StoreAction = StartRun | Adopt | Supersede | EndRun | NoteOutcome
+
+_TRIES_TO_CANCEL = 20
+"""An executor that commits many steps a second wins the race for the head often, but not so often."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the store says of a run's name: nothing, or the name and the head that it leads to."""
+
+    name: NameSeen | None = None
+    head: HeadSeen | None = None
+
+
+@dataclass
+class _Known:
+    uid: str
+    recorded: Recorded
+    read_at: float
+
+
+def as_problem(error: MilepostError) -> StoreProblem | None:
+    """Return what an error of the store means for a run; None where it is no error of the store."""
+    match error:
+        case StoreUnavailable():
+            return StoreProblem("StoreUnavailable", f"{error}; it is tried again")
+        case StoreRefused():
+            return StoreProblem(error.reason, str(error))
+        case Corrupt() | Missing() | FormatTooNew() | RunDeleted():
+            return StoreProblem(type(error).__name__, str(error), halts=True)
+        case _:
+            return None
+
+
+class Stores:
+    """All stores of the stores file, each opened when a run first needs it.
+
+    `open_store` takes an entry and the folder of the operator's own credentials for it, or None.
+    """
+
+    def __init__(
+        self,
+        file: StoresFile,
+        credentials: Path,
+        open_store: Callable[[StoreEntry, Path | None], Store],
+        *,
+        pool: Executor,
+        clock: Clock,
+        entropy: Entropy,
+        monotonic: Callable[[], float],
+        cluster_id: str,
+        read_every: float,
+    ) -> None:
+        self._file = file
+        self._credentials = credentials
+        self._open_store = open_store
+        self._pool = pool
+        self._clock = clock
+        self._entropy = entropy
+        self._monotonic = monotonic
+        self._cluster_id = cluster_id
+        self._read_every = read_every
+        self._opened: dict[str, Runs] = {}
+        self._known: dict[RunKey, _Known] = {}
+
+    def entry(self, run: AgentRun) -> StoreEntry | StoreProblem:
+        """Return the run's store, or why it cannot have it."""
+        return self._file.entry(run.spec.store.name, run.namespace)
+
+    def access(self, run: AgentRun) -> StoreAccess:
+        """Return how an executor of the run reaches its store, which `entry` must have granted."""
+        entry = self.entry(run)
+        assert isinstance(entry, StoreEntry)
+        return entry.access
+
+    def uri(self, run: AgentRun) -> str:
+        """Return where the run's store is, for people."""
+        opened = self._opened.get(run.spec.store.name)
+        return opened.store.uri if opened else ""
+
+    def forget(self, key: RunKey) -> None:
+        """Drop what is kept about a resource that no longer exists."""
+        self._known.pop(key, None)
+
+    async def read(self, run: AgentRun, *, afresh: bool, touched: bool = False) -> Recorded:
+        """Return what the store says of the run's name.
+
+        `afresh`: ask the store for all of it. `touched`: something happened, so ask for the head now.
+        Raises what `milepost.checkpoint.runs` raises.
+        """
+        key = RunKey(run.namespace, run.name)
+        known = self._known.get(key)
+        usable = known is not None and known.uid == run.uid and known.recorded.name is not None
+        if usable and not afresh and known is not None:
+            if not touched and self._monotonic() - known.read_at < self._read_every:
+                return known.recorded
+            name = known.recorded.name
+        else:
+            runs = await self._runs(run)
+            name = await self._call(runs.look_up, run.namespace, run.name)
+        recorded = await self._follow(run, name, known.recorded.head if usable and known else None)
+        self._known[key] = _Known(run.uid, recorded, self._monotonic())
+        return recorded
+
+    async def _follow(self, run: AgentRun, name: NameSeen | None, before: HeadSeen | None) -> Recorded:
+        if name is None:
+            return Recorded()
+        runs = await self._runs(run)
+        keys = StoreKeys(run.namespace, name.record.run_id)
+        same = before is not None and before.summary.run_id == name.record.run_id
+        etag = before.etag if before and same else ""
+        seen = require_head(await self._call(runs.observe, keys, unless_etag=etag), keys)
+        return Recorded(name, before if isinstance(seen, Unchanged) else seen)
+
+    async def act(self, run: AgentRun, digest: str, action: StoreAction, recorded: Recorded) -> None:
+        """Carry out what changes the run's record, from what was read before. Raises Stale, and as `read`."""
+        runs = await self._runs(run)
+        self._known.pop(RunKey(run.namespace, run.name), None)
+        new = NewRun(run.namespace, run.name, run.uid, self._cluster_id, run.spec, digest)
+        match action, recorded:
+            case StartRun(), _:
+                await self._call(runs.start, new)
+            case Adopt(), Recorded(NameSeen() as name, HeadSeen() as head):
+                await self._call(runs.adopt, run.namespace, name, head, run.uid)
+            case Supersede(), Recorded(NameSeen() as name, head):
+                await self._call(runs.supersede, name, head, new)
+            case NoteOutcome(outcome), Recorded(NameSeen() as name, _):
+                await self._call(runs.note_outcome, run.namespace, name, outcome)
+            case EndRun(), Recorded(_, HeadSeen() as head):
+                await self._end(runs, run, action, head)
+            case _:
+                raise Stale("the run's record is no longer there")
+
+    async def _end(self, runs: Runs, run: AgentRun, action: EndRun, head: HeadSeen) -> None:
+        """End the run. Cancelling does not depend on the step, so a race with the executor is repeated."""
+        keys = StoreKeys(run.namespace, head.summary.run_id)
+        for _ in range(_TRIES_TO_CANCEL):
+            try:
+                await self._call(
+                    runs.end, head, phase=action.phase, reason=action.reason, message=action.message
+                )
+            except Stale:
+                seen = await self._call(runs.observe, keys)
+                if action.phase is not Phase.CANCELLED or not isinstance(seen, HeadSeen):
+                    raise
+                if seen.summary.phase.terminal:
+                    return
+                head = seen
+            else:
+                return
+        raise Stale(f"run {head.summary.run_id} records faster than it can be cancelled")
+
+    async def _runs(self, run: AgentRun) -> Runs:
+        name = run.spec.store.name
+        if name not in self._opened:
+            entry = self.entry(run)
+            assert isinstance(entry, StoreEntry)
+            folder = self._credentials / name if entry.credentials else None
+            store = await self._call(self._open_store, entry, folder)
+            self._opened[name] = Runs(store, self._clock, self._entropy)
+        return self._opened[name]
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
