@@ -1,0 +1,472 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import NoReturn
+
+import pytest
+
+from milepost.api.resource import Phase
+from milepost.checkpoint.committer import Committed, Committer
+from milepost.checkpoint.head import parse_head
+from milepost.checkpoint.history import HeadAt, load, read_head
+from milepost.checkpoint.records import Event, parse_line
+from milepost.checkpoint.store import Found
+from milepost.errors import Corrupt, Fenced, Misuse, RunDeleted, StoreRefused, StoreUnavailable
+from tests.support.histories import (
+    KEYS,
+    NOON,
+    a_claim,
+    a_failure,
+    a_step,
+    an_outcome,
+    begin,
+    some_patience,
+    take,
+)
+from tests.support.store_doubles import Fault, FaultyStore, Numbers
+
+pytestmark = pytest.mark.timeout(20)
+
+
+class Ended(Exception):
+    """Stands for the process that `on_lost` ends."""
+
+
+class Executor:
+    """A claimed run and its committer. Losing the run is noted and raises, where a process would end."""
+
+    def __init__(self, store: FaultyStore | None = None, attempt: int = 1) -> None:
+        self.store = store or FaultyStore()
+        self.entropy = Numbers(1000 * attempt)
+        if read_head(self.store, KEYS) is None:
+            begin(self.store, entropy=self.entropy)
+        claimed = take(self.store, attempt, entropy=self.entropy)
+        self.lost: list[Exception] = []
+        self.lost_in: list[str] = []
+        self.log: list[Committed] = []
+        self.committer = Committer(
+            self.store,
+            claimed,
+            load(self.store, claimed.head),
+            clock=lambda: NOON,
+            entropy=self.entropy,
+            patience=some_patience(),
+            on_lost=self.on_lost,
+            on_commit=self.log.append,
+        )
+        self.store.puts.clear()
+
+    def on_lost(self, error: Exception) -> NoReturn:
+        self.lost.append(error)
+        self.lost_in.append(threading.current_thread().name)
+        raise Ended
+
+    async def commit(self, *events: Event) -> None:
+        await asyncio.wait_for(self.committer.commit(*events), 5)
+
+    def stands(self) -> HeadAt:
+        found = read_head(self.store, KEYS)
+        assert isinstance(found, HeadAt)
+        return found
+
+    def stored_steps(self) -> list[str]:
+        return list(load(self.store, self.stands().head).completed)
+
+    def stored_records(self) -> list[list[str]]:
+        lines = [parse_line(line, "k") for line in self.stands().head.tail[2:]]
+        return [[event.kind for event in record.events] for record in lines]
+
+
+@pytest.fixture
+async def executor() -> AsyncIterator[Executor]:
+    executor = Executor()
+    yield executor
+    executor.committer._thread.shutdown()
+
+
+async def every(*waits: Awaitable[None]) -> None:
+    await asyncio.wait_for(asyncio.gather(*waits), 5)
+
+
+async def turn() -> None:
+    """Let everything run that can run now."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.req("B4", "C1")
+async def test_a_commit_returns_once_the_store_has_acknowledged_its_record(executor: Executor) -> None:
+    await executor.commit(a_step("one"))
+
+    assert executor.stored_steps() == ["one"]
+    assert executor.committer.state == load(executor.store, executor.stands().head)
+    assert executor.committer.head == executor.stands().head
+
+
+@pytest.mark.req("B4")
+async def test_a_commit_does_not_return_before_the_store_has_answered(executor: Executor) -> None:
+    release = threading.Event()
+    executor.store.next_puts(Fault(before=lambda: _wait(release)))
+    waiting = asyncio.create_task(executor.commit(a_step("one")))
+    await until(lambda: len(executor.store.puts) == 1)
+
+    assert not waiting.done()
+    assert executor.committer.state.completed == {}
+
+    release.set()
+    await waiting
+    assert list(executor.committer.state.completed) == ["one"]
+
+
+async def test_commits_are_written_in_the_order_they_were_handed_over(executor: Executor) -> None:
+    await every(*(executor.commit(a_step(f"step-{number}")) for number in range(20)))
+
+    assert executor.stored_steps() == [f"step-{number}" for number in range(20)]
+
+
+async def test_commits_of_one_moment_share_one_write(executor: Executor) -> None:
+    await every(*(executor.commit(a_step(f"step-{number}")) for number in range(8)))
+
+    assert len(executor.store.puts) == 1
+
+
+async def test_commits_that_come_during_a_write_share_the_next(executor: Executor) -> None:
+    release = threading.Event()
+    executor.store.next_puts(Fault(before=lambda: _wait(release)))
+    first = asyncio.create_task(executor.commit(a_step("one")))
+    await until(lambda: len(executor.store.puts) == 1)
+    others = [asyncio.create_task(executor.commit(a_step(name))) for name in ("two", "three", "four")]
+    await turn()
+    release.set()
+
+    await every(first, *others)
+
+    assert executor.stored_records() == [["step_completed"], ["step_completed"] * 3]
+
+
+async def test_the_end_has_a_record_to_itself(executor: Executor) -> None:
+    await every(executor.commit(a_step("one")), executor.commit(a_step("two")), executor.commit(an_outcome()))
+
+    assert executor.stored_records() == [["step_completed", "step_completed"], ["finished"]]
+
+
+async def test_nothing_is_recorded_after_the_end(executor: Executor) -> None:
+    end = asyncio.create_task(executor.commit(an_outcome()))
+    await turn()
+
+    with pytest.raises(Misuse, match="after the end"):
+        await executor.commit(a_step("late"))
+    await end
+    with pytest.raises(Misuse, match="after the end"):
+        await executor.commit(a_step("late"))
+    assert executor.stands().head.phase is Phase.SUCCEEDED
+    assert load(executor.store, executor.stands().head).completed == {}
+
+
+async def test_every_commit_is_reported_with_what_a_log_line_needs(executor: Executor) -> None:
+    await executor.commit(a_step("one"))
+
+    assert [(each.head, each.record.seq, each.size) for each in executor.log] == [
+        (executor.stands().head, 3, len(executor.stands().head.body()))
+    ]
+    assert executor.log[0].duration_s >= 0
+
+
+@pytest.mark.req("C1")
+async def test_a_caller_that_is_cancelled_does_not_undo_its_commit_nor_those_after_it(
+    executor: Executor,
+) -> None:
+    release = threading.Event()
+    executor.store.next_puts(Fault(before=lambda: _wait(release)))
+    first = asyncio.create_task(executor.commit(a_step("one")))
+    await until(lambda: len(executor.store.puts) == 1)
+    second = asyncio.create_task(executor.commit(a_step("two")))
+    await turn()
+    first.cancel()
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+    release.set()
+
+    await executor.commit(a_step("three"))
+
+    assert executor.stored_steps() == ["one", "two", "three"]
+    assert executor.committer.state == load(executor.store, executor.stands().head)
+
+
+async def test_cancelling_every_task_there_is_stops_no_commit(executor: Executor) -> None:
+    release = threading.Event()
+    executor.store.next_puts(Fault(before=lambda: _wait(release)))
+    waiting = asyncio.create_task(executor.commit(a_step("one")))
+    await until(lambda: len(executor.store.puts) == 1)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    release.set()
+
+    await executor.commit(a_step("two"))
+
+    assert executor.stored_steps() == ["one", "two"]
+    assert executor.committer.state == load(executor.store, executor.stands().head)
+
+
+async def test_a_flush_waits_for_all_that_was_handed_over(executor: Executor) -> None:
+    handed_over = [asyncio.create_task(executor.commit(a_step(f"step-{number}"))) for number in range(5)]
+    await turn()
+    for task in handed_over:
+        task.cancel()
+
+    await asyncio.wait_for(executor.committer.flush(), 5)
+
+    assert len(executor.stored_steps()) == 5
+    await asyncio.wait_for(executor.committer.flush(), 5)
+
+
+@pytest.mark.req("C4")
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [Fault.lost_answer()],
+        [Fault.lost_answer()] * 4,
+        [Fault.lost_request(), Fault.conflict(), Fault.lost_answer(), Fault.expired()],
+        [Fault.delayed()],
+        [Fault.without_etag()],
+    ],
+)
+async def test_trouble_with_the_store_records_a_step_exactly_once(
+    executor: Executor, faults: list[Fault]
+) -> None:
+    executor.store.next_puts(*faults)
+
+    await executor.commit(a_step("one"))
+    await executor.commit(a_step("two"))
+
+    assert executor.stored_records() == [["step_completed"], ["step_completed"]]
+    assert executor.stored_steps() == ["one", "two"]
+    assert executor.lost == []
+    assert len({put.body for put in executor.store.puts}) == 2
+    executor.store.arrive()
+    assert executor.stored_steps() == ["one", "two"]
+
+
+@pytest.mark.req("C4")
+async def test_the_next_body_is_built_only_once_the_last_outcome_is_known(executor: Executor) -> None:
+    executor.store.next_puts(Fault.lost_request(), Fault.lost_answer())
+
+    await every(executor.commit(a_step("one")), executor.commit(a_step("two")))
+    await executor.commit(a_step("three"))
+
+    bodies = [put.body for put in executor.store.puts]
+    assert bodies[0] == bodies[1] == bodies[2] != bodies[3]
+
+
+@pytest.mark.req("C3")
+async def test_a_fenced_executor_ends_and_writes_nothing_more() -> None:
+    old = Executor(attempt=1)
+    new = Executor(old.store, attempt=2)
+
+    with pytest.raises(Ended):
+        await old.commit(a_step("stale"))
+    sent = len(old.store.puts)
+    with pytest.raises(Ended):
+        await old.commit(a_step("staler"))
+
+    assert [type(error) for error in old.lost] == [Fenced]
+    assert len(old.store.puts) == sent
+    await new.commit(a_step("one"))
+    assert new.stored_steps() == ["one"]
+    assert new.lost == []
+
+
+@pytest.mark.req("C3")
+async def test_losing_the_run_ends_the_process_though_its_event_loop_is_blocked() -> None:
+    old = Executor(attempt=1)
+    Executor(old.store, attempt=2)
+    ended = threading.Event()
+    old.committer._on_lost = lambda error: _note(old, error, ended)
+    waiting = asyncio.create_task(old.commit(a_step("stale")))
+    await turn()
+
+    assert ended.wait(5), "on_lost is called while this thread, the loop's own, is blocked"
+    assert old.lost_in[0].startswith("committer")
+    with pytest.raises(Ended):
+        await waiting
+
+
+def _note(executor: Executor, error: Exception, ended: threading.Event) -> NoReturn:
+    try:
+        executor.on_lost(error)
+    finally:
+        ended.set()
+
+
+async def test_a_refusal_ends_the_process(executor: Executor) -> None:
+    executor.store.next_puts(Fault.refused())
+
+    with pytest.raises(Ended):
+        await executor.commit(a_step("one"))
+    assert [type(error) for error in executor.lost] == [StoreRefused]
+
+
+@pytest.mark.req("C4")
+async def test_an_outcome_unknown_at_the_deadline_ends_the_process_and_all_who_wait(
+    executor: Executor,
+) -> None:
+    executor.store.next_puts(*[Fault.busy()] * 1000)
+
+    ends = await asyncio.wait_for(
+        asyncio.gather(*(executor.commit(a_step(name)) for name in "abc"), return_exceptions=True), 5
+    )
+
+    assert [type(end) for end in ends] == [Ended] * 3
+    assert [type(error) for error in executor.lost] == [StoreUnavailable]
+    with pytest.raises(Ended):
+        await executor.commit(a_step("d"))
+    await asyncio.wait_for(executor.committer.flush(), 5)
+
+
+async def test_a_run_deleted_meanwhile_ends_the_process_and_is_not_created_again(executor: Executor) -> None:
+    executor.store.delete(KEYS.head)
+
+    with pytest.raises(Ended):
+        await executor.commit(a_step("one"))
+    assert [type(error) for error in executor.lost] == [RunDeleted]
+    assert list(executor.store.list("")) == []
+
+
+@pytest.mark.parametrize("where", ["entropy", "clock", "store"])
+async def test_an_unexpected_error_ends_the_process_instead_of_hanging(
+    executor: Executor, where: str
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise ZeroDivisionError(where)
+
+    if where == "store":
+        executor.store.next_puts(Fault(after=partial(fail, None)))
+    else:
+        setattr(executor.committer, f"_{where}", fail)
+
+    with pytest.raises(Ended):
+        await executor.commit(a_step("one"))
+    assert [str(error) for error in executor.lost] == [where]
+
+
+async def test_a_log_that_fails_ends_the_process_instead_of_hanging(executor: Executor) -> None:
+    executor.committer._on_commit = lambda _: (_ for _ in ()).throw(ZeroDivisionError)
+
+    with pytest.raises(ZeroDivisionError):
+        await executor.commit(a_step("one"))
+    assert [type(error) for error in executor.lost] == [ZeroDivisionError]
+    assert executor.stored_steps() == ["one"]
+
+
+async def test_a_step_completed_twice_is_never_reported_as_recorded(executor: Executor) -> None:
+    await executor.commit(a_step("one"))
+
+    with pytest.raises(Corrupt):
+        await executor.commit(a_step("one", "another"))
+    assert [type(error) for error in executor.lost] == [Corrupt]
+
+
+@pytest.mark.req("C1")
+async def test_a_full_tail_is_sealed_before_a_head_names_it(executor: Executor) -> None:
+    def every_named_segment_is_there() -> None:
+        for named in parse_head(executor.store.puts[-1].body, KEYS).segments:
+            key = KEYS.segment(named.epoch, named.first, named.last, named.nonce)
+            assert isinstance(executor.store.get(key), Found)
+
+    executor.store.next_puts(*[Fault(before=every_named_segment_is_there)] * 40, only="/head")
+
+    for number in range(40):
+        await executor.commit(a_step(f"step-{number}", "x" * 1600))
+
+    assert len(executor.stands().head.segments) == len(executor.store.puts_to("/segments/")) == 2
+    assert executor.lost == []
+    assert len(executor.stored_steps()) == 40
+
+
+@pytest.mark.req("C1", "C4")
+@pytest.mark.parametrize("fault", [Fault.lost_answer(), Fault.lost_request(), Fault.conflict()])
+async def test_sealing_survives_trouble_with_the_store(executor: Executor, fault: Fault) -> None:
+    executor.store.next_puts(fault, fault, only="/segments/")
+
+    for number in range(60):
+        await executor.commit(a_step(f"step-{number}", "x" * 1600))
+
+    assert len(executor.stored_steps()) == 60
+    assert executor.lost == []
+
+
+@pytest.mark.req("C1")
+async def test_a_seal_that_fails_leaves_the_history_as_it_was(executor: Executor) -> None:
+    executor.store.next_puts(Fault.refused(), only="/segments/")
+    acknowledged: list[str] = []
+
+    async def work() -> None:
+        for number in range(60):
+            await executor.commit(a_step(f"step-{number}", "x" * 1600))
+            acknowledged.append(f"step-{number}")
+
+    with pytest.raises(Ended):
+        await work()
+    assert [type(error) for error in executor.lost] == [StoreRefused]
+    assert executor.stored_steps() == acknowledged
+    following = Executor(executor.store, attempt=2)
+    await following.commit(a_step("next", "x" * 1600))
+    assert following.stored_steps() == [*acknowledged, "next"]
+
+
+async def test_a_failed_try_and_its_steps_are_seen_by_the_next_step_at_once(executor: Executor) -> None:
+    await executor.commit(a_failure("one"))
+    await executor.commit(a_failure("one", attempt=2), a_step("two"))
+
+    assert [each.attempt for each in executor.committer.state.failed["one"]] == [1, 2]
+
+
+async def test_a_forked_child_cannot_record(executor: Executor) -> None:
+    await executor.commit(a_step("one"))
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            executor.committer.commit(a_step("two")).send(None)
+        except Misuse:
+            status = 7
+        finally:
+            os._exit(status)
+
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    await executor.commit(a_step("three"))
+    assert executor.stored_steps() == ["one", "three"]
+
+
+async def test_an_ended_run_takes_no_more_from_the_start() -> None:
+    executor = Executor()
+    await executor.commit(an_outcome())
+    committer = Committer(
+        executor.store,
+        executor.stands(),
+        load(executor.store, executor.stands().head),
+        clock=lambda: NOON,
+        entropy=Numbers(),
+        patience=some_patience(),
+        on_lost=executor.on_lost,
+    )
+
+    with pytest.raises(Misuse):
+        await committer.commit(a_claim(2))
+
+
+def _wait(release: threading.Event) -> None:
+    assert release.wait(5), "the test releases every write that it holds"
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110  the thread that makes it true knows no event
+            await asyncio.sleep(0.001)
