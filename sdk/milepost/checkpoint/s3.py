@@ -25,6 +25,7 @@ from milepost.checkpoint.s3_client import Link, S3Config, connect, keys_replaced
 from milepost.checkpoint.store import (
     Absent,
     Answer,
+    Clash,
     Expired,
     Found,
     Gone,
@@ -33,6 +34,7 @@ from milepost.checkpoint.store import (
     Refused,
     Stored,
     Unchanged,
+    Undecided,
     Unknown,
 )
 from milepost.errors import StoreRefused, StoreUnavailable
@@ -123,7 +125,10 @@ class S3Store:
         def read(client: S3Client) -> Read:
             answer = client.get_object(**request)
             # Raises where the body is shorter than announced or its checksum does not fit.
-            return Found(answer["Body"].read(), answer["ETag"], answer["Metadata"])
+            body = answer["Body"].read()
+            return Found(
+                body, answer["ETag"], {name.lower(): each for name, each in answer["Metadata"].items()}
+            )
 
         instead: dict[int, Read] = {HTTPStatus.NOT_FOUND: Absent(), HTTPStatus.NOT_MODIFIED: Unchanged()}
         return self._repeat(key, read, instead)
@@ -149,7 +154,7 @@ class S3Store:
             for each in page.get("Contents", []):
                 key = each["Key"].removeprefix(self._prefix)
                 yield Listed(key, each["Size"], each["LastModified"].timestamp())
-            if not page["IsTruncated"]:
+            if not page.get("IsTruncated"):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
@@ -185,23 +190,28 @@ class S3Store:
         `instead` says what to return for statuses that are no failure of this call.
         """
         began = self._clock()
-        cause = ""
+        cause, wish = "", 0.0
         for pause in (*_PAUSES_S, 0.0):
             link = self._linked()
             try:
                 return call(link.client)
             except FAILURES as error:
-                if (status := status_of(error)) == HTTPStatus.NOT_MODIFIED and status in instead:
-                    return instead[status]
+                if status_of(error) == HTTPStatus.NOT_MODIFIED and HTTPStatus.NOT_MODIFIED in instead:
+                    return instead[HTTPStatus.NOT_MODIFIED]
                 answer = self._answer(error, key, link)
-                if isinstance(answer, Gone) and HTTPStatus.NOT_FOUND in instead:
-                    return instead[HTTPStatus.NOT_FOUND]
-                if isinstance(answer, Refused):
-                    raise StoreRefused(answer.reason, answer.message, advice=answer.advice) from error
-                cause = getattr(answer, "cause", type(answer).__name__)
-                wish = min(getattr(answer, "retry_after", 0.0), _LONGEST_WISH_S)
+                match answer:
+                    case Gone() if HTTPStatus.NOT_FOUND in instead:
+                        return instead[HTTPStatus.NOT_FOUND]
+                    case Refused(reason, message, advice):
+                        raise StoreRefused(reason, message, advice=advice) from error
+                    case Unknown(cause, wish):
+                        pass
+                    case Undecided(cause) | Expired(cause):
+                        wish = 0.0
+                    case Gone() | Clash() | Stored():
+                        cause, wish = f"{type(answer).__name__} to a call without a condition", 0.0
             if pause:
-                self._pause(max(wish, pause * (0.5 + self._jitter() / 2)))
+                self._pause(max(min(wish, _LONGEST_WISH_S), pause * (0.5 + self._jitter() / 2)))
         raise StoreUnavailable(key, waited=self._clock() - began, cause=cause)
 
     def _linked(self) -> Link:

@@ -46,6 +46,7 @@ _PASSING = frozenset(
         "XAmzContentSHA256Mismatch",
         "Throttling",
         "ThrottlingException",
+        "KMS.ThrottlingException",
     }
 )
 _CHECK_KEYS = "put valid keys into the store's Secret"
