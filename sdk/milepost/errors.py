@@ -12,6 +12,7 @@
     ├── ProtocolBreach      a bug in Milepost: two writers in one epoch; stop loudly
     ├── InvalidRun          tell the user which field of the manifest to change
     ├── CannotStart         tell the user what is wrong with the image or its inputs
+    ├── RunHalted           end the process; why the run cannot go on is recorded already
     └── AgentError          raised into the author's code, or by it
         ├── StepFailed          a step used up its attempts
         ├── NotStorable         a value has no lossless form; says where in the value
@@ -40,6 +41,7 @@ __all__ = [
     "Permanent",
     "ProtocolBreach",
     "RunDeleted",
+    "RunHalted",
     "StepFailed",
     "StoreRefused",
     "StoreUnavailable",
@@ -145,6 +147,18 @@ class CannotStart(MilepostError):
 
     `reason` is stable and CamelCase, fit for a condition (`EntrypointNotFound`,
     `EntrypointNotAgent`, `InputsInvalid`, `VersionMismatch`).
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class RunHalted(MilepostError):
+    """The run cannot go on with this image, and its record says so: a person, or another image, has to help.
+
+    `reason` is stable and CamelCase, as it stands in the record.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -6,9 +6,9 @@ import inspect
 import json
 import typing
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
-from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
 from milepost.agent.run import Run
 from milepost.agent.tools import Tool
@@ -18,6 +18,11 @@ __all__ = ["Agent", "agent"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MAX_SHOWN: Final = 200
+"""Characters of a wrong input that a message quotes."""
+
+_BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Agent(Generic[P, T]):
@@ -45,33 +50,46 @@ class Agent(Generic[P, T]):
         Raises CannotStart, naming the input, where they do not fit the function.
         """
         parameters = list(inspect.signature(self.fn).parameters.values())[1:]
+        known = {p.name: p for p in parameters if p.kind in _BY_NAME}
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-        known = {p.name: p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}
         unknown = sorted(set(inputs) - set(known))
         if unknown and not takes_any:
-            raise CannotStart("InputsInvalid", f"spec.inputs.{unknown[0]}: {self._takes(known)}")
+            raise CannotStart("InputsInvalid", f"spec.inputs.{unknown[0]} is not known: {self._takes(known)}")
         missing = [n for n, p in known.items() if p.default is inspect.Parameter.empty and n not in inputs]
         if missing:
             raise CannotStart("InputsInvalid", f"spec.inputs.{missing[0]} is missing: {self._takes(known)}")
-        hints = typing.get_type_hints(self.fn)
+        hints = self._hints()
         return {name: _validated(name, value, hints.get(name, Any)) for name, value in inputs.items()}
 
     def _takes(self, known: dict[str, inspect.Parameter]) -> str:
         listed = ", ".join(known) or "no inputs"
         return f"agent {self.name} takes {listed}"
 
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.fn, include_extras=True)
+        except Exception as error:
+            raise CannotStart(
+                "EntrypointNotAgent",
+                f"spec.agent.entrypoint: the annotations of {self.fn.__qualname__} cannot be read: "
+                f"{type(error).__name__}: {error}; import what they name where it exists at run time",
+            ) from error
+
 
 def _validated(name: str, value: Any, declared: Any) -> Any:
     try:
         adapter = TypeAdapter(declared)
-    except PydanticSchemaGenerationError:
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        # No class that pydantic can build: the author takes the JSON as it is.
         return value
     try:
         return adapter.validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        where = "".join(f".{part}" for part in ("spec.inputs", name, *first["loc"]))[1:]
-        raise CannotStart("InputsInvalid", f"{where}: {first['msg']}, not {first['input']!r}") from error
+        where = ".".join(str(part) for part in ("spec.inputs", name, *first["loc"]))
+        found = repr(first["input"])
+        shown = found if len(found) <= MAX_SHOWN else found[:MAX_SHOWN] + " ..."
+        raise CannotStart("InputsInvalid", f"{where}: {first['msg']}, not {shown}") from error
 
 
 def agent(

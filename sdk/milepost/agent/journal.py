@@ -1,29 +1,38 @@
 """The engine's one way to the log: what is recorded, making values durable, committing.
 
-It also holds the process's two switches. Once `stop` was called no step starts any more: whoever asks to
-start one is left waiting for ever, since unwinding the author's code would run its `finally` blocks for a
-run that is going on elsewhere.
+It also holds the process's switch: once `stop` was called no step starts any more, and whoever asks to start
+one is left waiting for ever, since unwinding the author's code would run its `finally` blocks for a run that
+is going on elsewhere. Where the run is lost or halted nothing here raises into the author's code, which may
+catch everything: the process ends instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
 
 from milepost.api.names import Entropy
 from milepost.checkpoint import codec, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.records import Event, Input, Value
-from milepost.checkpoint.sending import Patience
+from milepost.checkpoint.records import Event, Halted, Input, Value
+from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
+from milepost.errors import Damaged, MilepostError, RunHalted
 
 __all__ = ["MAX_INLINE_INPUT", "Journal"]
 
+T = TypeVar("T")
+
 MAX_INLINE_INPUT = 2 * 1024
 """Bytes of an input that a step's record carries itself."""
+
+_BLOBS_AT_ONCE: Final = 4
 
 
 class Journal:
@@ -45,7 +54,11 @@ class Journal:
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
+        # Nothing else holds on to what waits for ever, and what is collected is unwound.
+        self._left: list[asyncio.Future[None]] = []
         self._noted: list[Event] = []
+        # Not the loop's own threads: the author's functions may occupy all of those.
+        self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.clock = clock
         self.entropy = entropy
 
@@ -53,6 +66,11 @@ class Journal:
     def state(self) -> State:
         """What is recorded so far."""
         return self._committer.state
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._committer.head.run_id
 
     @property
     def key_root(self) -> str:
@@ -73,15 +91,22 @@ class Journal:
         small = values.inline(data)
         if small is not None:
             return small
-        return await asyncio.to_thread(
-            values.keep, self._store, self._committer.head.keys, data, self._patience
+        return await self._blob(
+            partial(values.keep, self._store, self._committer.head.keys, data, self._patience)
         )
 
-    async def read(self, value: Value) -> codec.JSON:
-        """Return an encoded value from its record or its blob. Raises Missing or Corrupt."""
-        if not value.blob:
-            return value.inline
-        return await asyncio.to_thread(values.read, self._store, self._committer.head.keys, value)
+    async def read(self, value: Value, declared: Any, *, path: str) -> Any:
+        """Return a recorded value, each time a new copy, decoded as the type that the code declares today."""
+        data = value.inline
+        if value.blob:
+            data = await self._blob(partial(values.read, self._store, self._committer.head.keys, value))
+        try:
+            return codec.decode(data, declared, path=path)
+        except codec.DecodeError as error:
+            await self._halt(
+                "RecordedTypeChanged",
+                f"{error}; it was recorded under a type that this code does not declare any more",
+            )
 
     def input(self, data: codec.JSON) -> Input:
         """Return the record's form of one encoded argument."""
@@ -103,7 +128,8 @@ class Journal:
     async def may_start(self) -> None:
         """Return if a step may start; never return once the process is stopping."""
         if self._stopping:
-            await asyncio.get_running_loop().create_future()
+            self._left.append(asyncio.get_running_loop().create_future())
+            await self._left[-1]
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
@@ -116,3 +142,18 @@ class Journal:
             self._in_flight -= 1
             if self._in_flight == 0:
                 self._idle.set()
+
+    async def _blob(self, call: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, persist, call, self._patience)
+        except Damaged as error:
+            await self._halt(type(error).__name__, str(error))
+        except MilepostError as error:
+            self._committer.lose(error)
+
+    async def _halt(self, reason: str, message: str) -> NoReturn:
+        """Record why the run cannot go on, and end the process."""
+        self.stop()
+        await self._committer.commit(Halted(reason=reason, message=message))
+        self._committer.lose(RunHalted(reason, message))

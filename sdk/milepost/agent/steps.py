@@ -8,37 +8,29 @@ by the agent's own fault counts as one.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias, TypeVar
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, NoReturn, TypeAlias
 
+from milepost.agent.attempt import Attempt, encoded
+from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
-from milepost.agent.tools import Call, Tool, current_caller
-from milepost.api.names import idempotency_key
+from milepost.agent.tools import Tool
 from milepost.checkpoint import codec
-from milepost.checkpoint.records import (
-    ErrorData,
-    Input,
-    StepCompleted,
-    StepFailure,
-    StepPlace,
-    ToolCalled,
-)
+from milepost.checkpoint.records import ErrorData, Input, StepCompleted, StepFailure, StepPlace
 from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, StepFailed
 
-__all__ = ["Retry", "Step", "qualified"]
-
-T = TypeVar("T")
+__all__ = ["Retry", "Step"]
 
 Seconds: TypeAlias = float | timedelta
 
-MAX_MESSAGE: Final = 2000
-MAX_CHAIN: Final = 8
-
 _FINAL: Final = (Permanent, NotStorable, Misuse, KeyNeeded)
+_LEAVES_AT_ONCE: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
+
+_log: Final = logging.getLogger("milepost.step")
 
 
 @dataclass(frozen=True)
@@ -87,16 +79,18 @@ class Step:
 
     async def result(self) -> Any:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
-        recorded = self.journal.state.completed.get(self.place.id)
+        state = self.journal.state
+        recorded = state.completed.get(self.place.id)
         if recorded is not None:
-            return codec.decode(await self.journal.read(recorded.result), self._declared())
-        failed = self.journal.state.failed.get(self.place.id, [])
+            path = f"result of step {self.place.id}"
+            return await self.journal.read(recorded.result, self._declared(), path=path)
+        failed = state.failed.get(self.place.id, [])
         if failed and failed[-1].final:
             raise _step_failed(failed[-1])
         inputs = self._inputs()
-        attempt = (failed[-1].attempt if failed else 0) + self.journal.state.totals.lost_tries + 1
+        attempt = (failed[-1].attempt if failed else 0) + state.totals.lost_tries + 1
         if attempt > self.limit:
-            await self._give_up(attempt - 1, inputs)
+            await self._give_up(attempt - 1, inputs, failed[-1].error if failed else None)
         while True:
             await self.journal.may_start()
             with self.journal.in_flight():
@@ -109,207 +103,93 @@ class Step:
             await asyncio.sleep(self.retry.pause(attempt, chance))
             attempt += 1
 
+    def _tool(self) -> tuple[Tool[..., Any] | None, int]:
+        """Return the tool that the step's function is, if it is one, and how many arguments it holds."""
+        if isinstance(self.fn, Tool):
+            return self.fn, 0
+        if isinstance(self.fn, partial) and isinstance(self.fn.func, Tool):
+            return self.fn.func, len(self.fn.args)
+        return None, 0
+
     def _declared(self) -> Any:
-        return codec.declared_result(self.fn.fn if isinstance(self.fn, Tool) else self.fn)
+        tool, _ = self._tool()
+        return codec.declared_result(tool.fn if tool else self.fn)
 
     def _inputs(self) -> tuple[Input, ...]:
-        fn = self.fn.fn if isinstance(self.fn, Tool) else self.fn
-        declared = list(codec.declared_parameters(fn))
-        if isinstance(self.fn, Tool) and self.fn.takes_call:
-            declared = declared[1:]
-        inputs = []
-        for index, value in enumerate(self.arguments):
-            kind = declared[index] if index < len(declared) else Any
-            kind = type(value) if kind is Any else kind
-            data = codec.encode(value, kind, path=f"argument {index + 1} of step {self.place.id}")
-            inputs.append(self.journal.input(data))
-        return tuple(inputs)
+        tool, held = self._tool()
+        held += tool.takes_call if tool else 0
+        declared = codec.declared_parameters(tool.fn if tool else self.fn, held + len(self.arguments))[held:]
+        return tuple(
+            self.journal.input(encoded(value, kind, path=f"argument {index} of step {self.place.id}"))
+            for index, (value, kind) in enumerate(zip(self.arguments, declared, strict=True), start=1)
+        )
 
-    async def _try(self, attempt: int, inputs: tuple[Input, ...]) -> Any:
-        tries = _Try(self.journal, self.place.id, attempt)
+    async def _try(self, number: int, inputs: tuple[Input, ...]) -> Any:
+        attempt = Attempt(self.journal, self.place.id, number)
         began = self.journal.clock().isoformat()
+        declared = self._declared()
         try:
-            value = await tries.run(self.fn, self.arguments)
-            data, copy = codec.store(value, self._declared(), path="result")
-        except Exception as error:  # noqa: BLE001  (whatever the author's code raises is the step's failure)
+            value = await attempt.run(self.fn, self.arguments)
+            data, copy = codec.store(value, declared, path="result")
+        except _LEAVES_AT_ONCE:
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+                raise
             failure = StepFailure(
                 step=self.place,
-                attempt=attempt,
-                final=attempt >= self.limit or not self.retry.applies(error),
+                attempt=number,
+                final=number >= self.limit or not self._worth_another(error),
                 inputs=inputs,
-                error=_error_data(error),
+                error=error_data(error),
                 started_at=began,
                 ended_at=self.journal.clock().isoformat(),
             )
-            await self.journal.commit(*tries.events, failure)
+            _log.warning("step %s failed, try %d of %d", self.place.id, number, self.limit, exc_info=error)
+            await self.journal.commit(*attempt.events, failure)
             return failure
         completed = StepCompleted(
             step=self.place,
-            attempt=attempt,
+            attempt=number,
             inputs=inputs,
-            declared=_name_of(self._declared()),
+            declared=_name_of(declared),
             result=await self.journal.keep(data),
             result_digest=codec.digest(data),
             started_at=began,
             ended_at=self.journal.clock().isoformat(),
         )
-        await self.journal.commit(*tries.events, completed)
+        await self.journal.commit(*attempt.events, completed)
         return copy
 
-    async def _give_up(self, attempts: int, inputs: tuple[Input, ...]) -> None:
+    def _worth_another(self, error: BaseException) -> bool:
+        # Something that the step waited for was cancelled, which is no wish of the agent's to stop the step.
+        if isinstance(error, asyncio.CancelledError):
+            return True
+        return isinstance(error, Exception) and self.retry.applies(error)
+
+    async def _give_up(self, attempts: int, inputs: tuple[Input, ...], last: ErrorData | None) -> NoReturn:
         now = self.journal.clock().isoformat()
-        message = "its pod was lost by the agent's own fault each time"
+        if last is None or self.journal.state.totals.lost_tries:
+            message = "its pod was lost by the agent's own fault, the last time or each time"
+            last = ErrorData(kind="milepost.PodLost", message=message)
         failure = StepFailure(
             step=self.place,
             attempt=attempts,
             final=True,
             inputs=inputs,
-            error=ErrorData(kind="milepost.PodLost", message=message),
+            error=last,
             started_at=now,
             ended_at=now,
         )
-        await self.journal.commit(failure)
+        await self.journal.may_start()
+        with self.journal.in_flight():
+            await self.journal.commit(failure)
         raise _step_failed(failure)
 
 
-@dataclass
-class _Try:
-    """One try of a step: makes its tool calls, numbers the effectful ones, and collects what they record."""
-
-    journal: Journal
-    step: str
-    attempt: int
-    events: list[ToolCalled] = field(default_factory=list)
-    _calls: int = 0
-
-    async def run(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Run the step's function: a tool, a coroutine function, or a plain one in a thread."""
-        mark = current_caller.set(self)
-        inside = in_step.set(self.step)
-        try:
-            if isinstance(fn, Tool):
-                return await self._call(fn, arguments, {}, self._number(fn), own_record=False)
-            if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "func", None)):
-                return await fn(*arguments)
-            value = await asyncio.to_thread(fn, *arguments)
-            return await value if inspect.isawaitable(value) else value
-        finally:
-            in_step.reset(inside)
-            current_caller.reset(mark)
-
-    def call(
-        self, tool: Tool[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Coroutine[Any, Any, T]:
-        """Call a tool in the step's body; one with an effect has a record of its own."""
-        return self._call(tool, args, kwargs, self._number(tool), own_record=tool.has_effect)
-
-    def _number(self, tool: Tool[..., Any]) -> int:
-        self._calls += tool.has_effect
-        return self._calls if tool.has_effect else 0
-
-    async def _call(
-        self,
-        tool: Tool[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        number: int,
-        *,
-        own_record: bool,
-    ) -> Any:
-        arguments = _arguments_digest(tool, args, kwargs)
-        if number:
-            known = self.journal.state.calls.get((self.step, number))
-            if known is not None:
-                self._check_same(known, tool, arguments)
-                if known.error is None and known.result is not None:
-                    return codec.decode(await self.journal.read(known.result), codec.declared_result(tool.fn))
-        call = Call(key=idempotency_key(self.journal.key_root, self.step, number or 1), attempt=self.attempt)
-        began = self.journal.clock()
-        try:
-            value = await tool.invoke(call, args, kwargs)
-            data, copy = codec.store(
-                value, codec.declared_result(tool.fn), path=f"result of tool {tool.name}"
-            )
-        except Exception as error:
-            self.events.append(self._event(tool, number, call, arguments, began, error=_error_data(error)))
-            raise
-        result = await self.journal.keep(data) if own_record else None
-        event = self._event(tool, number, call, arguments, began).model_copy(update={"result": result})
-        if own_record:
-            await self.journal.commit(event)
-        else:
-            self.events.append(event)
-        return copy
-
-    def _check_same(self, known: ToolCalled, tool: Tool[..., Any], arguments: str) -> None:
-        if (known.tool, known.arguments) != (tool.name, arguments):
-            raise Misuse(
-                f"call {known.call} of step {self.step} was {known.tool} with other arguments when it was "
-                f"recorded; the key {known.key} stands for those and cannot be used for {tool.name} again"
-            )
-
-    def _event(
-        self,
-        tool: Tool[..., Any],
-        number: int,
-        call: Call,
-        arguments: str,
-        began: datetime,
-        *,
-        error: ErrorData | None = None,
-    ) -> ToolCalled:
-        evidence = codec.encode(call.evidence, dict[str, Any], path=f"evidence of tool {tool.name}")
-        return ToolCalled(
-            step=self.step,
-            call=number,
-            tool=tool.name,
-            version=tool.version,
-            effect=tool.effect,
-            key=call.key if number else "",
-            arguments=arguments,
-            attempt=self.attempt,
-            error=error,
-            external_id=call.external_id,
-            evidence=evidence,
-            started_at=began.isoformat(),
-            duration_s=(self.journal.clock() - began).total_seconds(),
-        )
-
-
-in_step: ContextVar[str] = ContextVar("milepost_in_step", default="")
-"""The id of the step whose function is running; empty in the agent's own code."""
-
-
-def _arguments_digest(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    declared = list(codec.declared_parameters(tool.fn))[tool.takes_call :]
-    data = []
-    for index, value in enumerate(args):
-        kind = declared[index] if index < len(declared) else Any
-        kind = type(value) if kind is Any else kind
-        data.append(codec.encode(value, kind, path=f"argument {index + 1} of tool {tool.name}"))
-    named = {
-        name: codec.encode(value, type(value), path=f"argument {name} of tool {tool.name}")
-        for name, value in kwargs.items()
-    }
-    return codec.digest([data, named])
-
-
-def _error_data(error: BaseException) -> ErrorData:
-    chain: list[str] = []
-    inner = error.__cause__ or error.__context__
-    while inner is not None and len(chain) < MAX_CHAIN:
-        chain.append(f"{qualified(inner)}: {_cut(str(inner))}")
-        inner = inner.__cause__ or inner.__context__
-    return ErrorData(kind=qualified(error), message=_cut(str(error)), chain=tuple(chain))
-
-
-def qualified(error: BaseException) -> str:
-    """Return the error's class as a step's failure names it: `package.module.QualName`."""
-    return f"{type(error).__module__}.{type(error).__qualname__}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " ..."
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _step_failed(failure: StepFailure) -> StepFailed:

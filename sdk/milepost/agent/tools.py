@@ -11,9 +11,21 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
-from milepost.errors import Misuse
+from milepost.checkpoint import codec
+from milepost.errors import Misuse, NotStorable
 
 __all__ = ["Call", "Effect", "Tool", "ToolCaller", "current_caller", "tool"]
 
@@ -21,6 +33,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Effect: TypeAlias = Literal["none", "repeatable", "keyed"]
+
+MAX_EVIDENCE: Final = 16 * 1024
+"""Bytes of evidence that the record of one call carries."""
 
 
 @dataclass
@@ -37,10 +52,20 @@ class Call:
     _external_id: str | None = field(default=None, repr=False)
 
     def record(self, *, external_id: str | None = None, **evidence: Any) -> None:
-        """Keep with the call what the other side calls it, and what proves it. Values are plain JSON."""
+        """Keep with the call what the other side calls it, and what proves it, 16 KiB of it at most.
+
+        Raises NotStorable where a value has no lossless form without its type being declared.
+        """
         if external_id is not None:
+            if not isinstance(external_id, str):
+                raise Misuse(f"an external id is a string, not {external_id!r}")
             self._external_id = external_id
-        self._evidence.update(evidence)
+        # Encoded here, where the author's line is at fault, and not once the call is being recorded.
+        encoded = {name: codec.encode(value, path=f"evidence {name}") for name, value in evidence.items()}
+        together = {**self._evidence, **encoded}
+        if (size := len(codec.dumps(together))) > MAX_EVIDENCE:
+            raise NotStorable("evidence", f"its {size} bytes are more than {MAX_EVIDENCE}; record its digest")
+        self._evidence = together
 
     @property
     def external_id(self) -> str | None:
@@ -49,7 +74,7 @@ class Call:
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What was recorded so far."""
+        """What was recorded so far, as JSON."""
         return dict(self._evidence)
 
 
@@ -103,9 +128,6 @@ class Tool(Generic[P, T]):
     async def invoke(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Run the function itself."""
         return await (self.fn(call, *args, **kwargs) if self.takes_call else self.fn(*args, **kwargs))
-
-    def __repr__(self) -> str:
-        return f"<tool {self.name} effect={self.effect}>"
 
 
 def _takes_call(fn: Callable[..., Any]) -> bool:

@@ -116,6 +116,10 @@ class Committer:
         while on_its_way := (*self._in_flight, *self._waiting):
             await asyncio.shield(on_its_way[-1].done)
 
+    def lose(self, error: Exception) -> NoReturn:
+        """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
+        self._on_lost(error)
+
     def _write_next(self) -> None:
         self._in_flight, self._waiting = _batch(self._waiting)
         events = tuple(event for waiting in self._in_flight for event in waiting.events)

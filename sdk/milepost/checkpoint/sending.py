@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from milepost.api.names import Entropy
 from milepost.checkpoint.answers import Done, Look, Lost, Next, SendAgain, Write, after_look, after_put
 from milepost.checkpoint.store import Answer, Store
 from milepost.errors import StoreUnavailable
 
-__all__ = ["Patience", "send"]
+__all__ = ["Patience", "persist", "send"]
+
+T = TypeVar("T")
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
@@ -62,6 +64,24 @@ def send(store: Store, write: Write, patience: Patience) -> Done | Lost:
             raise StoreUnavailable(write.key, waited=waited, cause=step.cause)
         pause = max(patience.back_off(attempt), step.retry_after)
         patience.pause(min(pause, patience.deadline - waited))
+
+
+def persist(call: Callable[[], T], patience: Patience) -> T:
+    """Return what a call gives that is harmless to repeat, such as a read or a claim.
+
+    Raises StoreUnavailable where the store has still not answered at the deadline.
+    """
+    began = patience.monotonic()
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except StoreUnavailable as error:
+            attempt += 1
+            waited = patience.monotonic() - began
+            if waited >= patience.deadline:
+                raise StoreUnavailable(error.key, waited=waited, cause=error.cause) from error
+            patience.pause(min(patience.back_off(attempt), patience.deadline - waited))
 
 
 def _look(store: Store, write: Write) -> Next:

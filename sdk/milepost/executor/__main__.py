@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
 
 from milepost.checkpoint.opening import open_store
 from milepost.errors import MilepostError
-from milepost.executor.ending import Ending, ending_of
+from milepost.executor.ending import SOFTWARE_ERROR, Ending, ending_of, ending_of_exit
 from milepost.executor.logs import configure
 from milepost.executor.session import Session
 from milepost.executor.settings import read_settings
@@ -16,27 +20,33 @@ from milepost.executor.settings import read_settings
 def main() -> None:
     """Go on with the run that the environment names, and end the process with a code that tells why."""
     log = configure()
-    termination_log = None
     try:
         settings = read_settings(os.environ)
-        termination_log = settings.termination_log
         log = configure(run=settings.keys.run_id, attempt=settings.attempt, worker=settings.writer)
         store = open_store(settings.store, settings.credentials)
-        ending: Ending = asyncio.run(_live(Session(settings, store, log)))
+    except MilepostError as error:
+        ending_of(error).leave(log, Path(os.environ.get("MILEPOST_TERMINATION_LOG", "/dev/termination-log")))
+    _live(Session(settings, store, log), log, settings.termination_log)
+
+
+def _live(session: Session, log: structlog.stdlib.BoundLogger, termination_log: Path | None) -> NoReturn:
+    process = os.getpid()
+    # The loop is never closed and the session is held on to: both would unwind the author's code.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        ending: Ending = loop.run_until_complete(session.run())
     except MilepostError as error:
         ending = ending_of(error)
-    ending.leave(log, termination_log)
-
-
-async def _live(session: Session) -> Ending:
-    # The process ends inside the loop: closing the loop would unwind, or wait for, the author's code.
-    try:
-        ending = await session.run()
     except Exception as error:
-        if not isinstance(error, MilepostError):
-            session.log.exception("software-error")
+        log.exception("software-error")
         ending = ending_of(error)
-    ending.leave(session.log, session.settings.termination_log)
+    except BaseException as error:  # noqa: BLE001  (the author's code wants the process to end)
+        ending = ending_of_exit(error)
+    if os.getpid() != process:
+        # A child that the author's code forked and let return. What it says would be taken for its parent's.
+        os._exit(SOFTWARE_ERROR)
+    ending.leave(log, termination_log)
 
 
 if __name__ == "__main__":

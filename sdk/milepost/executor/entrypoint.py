@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from milepost.agent.agents import Agent
+from milepost.agent.failures import message_of
 from milepost.errors import CannotStart
 
 __all__ = ["code_digest", "find_agent"]
@@ -24,10 +25,11 @@ def find_agent(entrypoint: str, version: str) -> Agent[..., Any]:
     module_name, _, name = entrypoint.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CannotStart(
             "EntrypointNotFound",
-            f"spec.agent.entrypoint: importing {module_name} failed: {type(error).__name__}: {error}; "
+            f"spec.agent.entrypoint: importing {module_name} failed: "
+            f"{type(error).__name__}: {message_of(error)}; "
             f"looked in {', '.join(part for part in sys.path if part) or 'nothing'}",
         ) from error
     found = getattr(module, name, None)
@@ -54,15 +56,22 @@ def find_agent(entrypoint: str, version: str) -> Agent[..., Any]:
 
 def code_digest(agent: Agent[..., Any]) -> str:
     """Return a digest of the source of the agent's top-level package or module, empty where it has none."""
-    module = sys.modules[agent.fn.__module__.partition(".")[0]]
+    module = sys.modules.get(agent.fn.__module__.partition(".")[0])
+    sources = _sources(module) if module else {}
+    if not sources:
+        return ""
     digest = hashlib.sha256()
-    for path in _sources(module):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for name, path in sorted(sources.items()):
+        digest.update(name.encode("utf-8", "surrogateescape") + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def _sources(module: ModuleType) -> list[Path]:
+def _sources(module: ModuleType) -> dict[str, Path]:
+    """Return the module's files by their names below it. A module that is in no folder has none."""
     folders = [Path(part) for part in getattr(module, "__path__", ())]
     if folders:
-        return sorted(path for folder in folders for path in folder.rglob("*.py"))
-    return [Path(module.__file__)] if module.__file__ else []
+        found = {str(path.relative_to(folder)): path for folder in folders for path in folder.rglob("*.py")}
+    else:
+        path = Path(getattr(module, "__file__", None) or "")
+        found = {path.name: path}
+    return {name: path for name, path in found.items() if path.is_file()}

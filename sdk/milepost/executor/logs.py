@@ -1,22 +1,29 @@
-"""The executor's log: one line of JSON an event on standard output, every commit among them."""
+"""The executor's log: one line of JSON an event on standard output, every checkpoint write among them."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
 from milepost.checkpoint.committer import Committed
+from milepost.checkpoint.head import Head
 from milepost.checkpoint.records import StepCompleted, StepFailure
 
-__all__ = ["configure", "log_commit"]
+__all__ = ["configure", "log_claim", "log_commit"]
 
 
 def configure(**context: Any) -> structlog.stdlib.BoundLogger:
-    """Send all logs to standard output as JSON. Return a logger with this context."""
+    """Send all logs and warnings to standard output as JSON, with this context. Return a logger."""
+
+    def in_context(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {**context, **event}
+
     shared: list[Any] = [
+        in_context,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -34,9 +41,24 @@ def configure(**context: Any) -> structlog.stdlib.BoundLogger:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.captureWarnings(capture=True)
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    logger: structlog.stdlib.BoundLogger = structlog.get_logger(**context)
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
     return logger
+
+
+def log_claim(log: structlog.stdlib.BoundLogger, head: Head, duration_s: float) -> None:
+    """Log the write that took the run over."""
+    log.info(
+        "claimed",
+        epoch=head.epoch,
+        seq=head.seq,
+        steps=[],
+        done=head.totals.steps_done,
+        total=head.totals.steps_total,
+        bytes=len(head.body()),
+        duration_ms=round(duration_s * 1000, 2),
+    )
 
 
 def log_commit(log: structlog.stdlib.BoundLogger, committed: Committed) -> None:

@@ -9,46 +9,51 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import structlog
 
 from milepost.agent.agents import Agent
 from milepost.agent.branch import Branch, current_branch
+from milepost.agent.failures import leaves, message_of, qualified
 from milepost.agent.journal import Journal
 from milepost.agent.run import Run
-from milepost.agent.steps import qualified
 from milepost.api.exits import Exit
 from milepost.api.resource import Phase
 from milepost.checkpoint import claim as claiming
 from milepost.checkpoint import codec, history
-from milepost.checkpoint.committer import Committer
+from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head, parse_segment
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import Claimed, Finished, Halted, Record, Started
-from milepost.checkpoint.sending import Patience
+from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import CannotStart, Damaged, Missing, NotStorable, RunDeleted, StepFailed
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
-from milepost.executor.logs import log_commit
+from milepost.executor.logs import log_claim, log_commit
 from milepost.executor.settings import Settings
+from milepost.executor.stopping import StopSignal
 
 __all__ = ["Session"]
 
-MARGIN: Final = 3.0
-"""Seconds of the grace period that are kept for the last write and for the exit itself."""
+T = TypeVar("T")
 
 THREADS: Final = 64
 """Most plain functions that may run as steps at once; asyncio's own default is smaller than a fan-out."""
+
+RELEASED: Final = Ending(Exit.RELEASED, "Released", "stopped by SIGTERM; the next pod goes on")
+
+
+class _Stopped(Exception):
+    """SIGTERM came before the agent was started."""
 
 
 def _now() -> datetime:
@@ -67,30 +72,52 @@ class Session:
 
     def __post_init__(self) -> None:
         self._patience = Patience(self.entropy, deadline=self.settings.store_deadline)
-        self._stop = asyncio.Event()
+        self._work: asyncio.Task[Ending] | None = None
 
     async def run(self) -> Ending:
         """Go on with the run and return how the process should end. Errors that end it are raised."""
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="step"))
-        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
-        started = await asyncio.to_thread(self._started)
-        agent, cannot = self._find(started)
-        taken = await asyncio.to_thread(self._claim, agent)
+        self._stop = StopSignal(self.settings.grace, self._leave_behind)
+        try:
+            return await self._go_on()
+        except _Stopped:
+            return RELEASED
+
+    async def _go_on(self) -> Ending:
+        agent: Agent[..., Any] | None = None
+        cannot: CannotStart | Damaged | None = None
+        try:
+            agent = _find(await self._unless_stopped(self._started))
+        except (CannotStart, Damaged) as error:
+            # The head can still be written: what is wrong is recorded for people to see.
+            cannot = error
+        began = time.monotonic()
+        taken = await self._unless_stopped(lambda: self._claim(agent))
         if isinstance(taken, claiming.Ended):
             return Ending(Exit.COMMITTED, "AlreadyEnded", f"the run is {taken.head.phase} already")
-        try:
-            state = await asyncio.to_thread(history.load, self.store, taken.head)
-        except Damaged as error:
-            # The head can still be written: what is wrong with the history is recorded for people to see.
-            committer = self._committer(taken, _state_of(taken.head))
-            return await self._halt(committer, type(error).__name__, str(error))
+        log_claim(self.log, taken.head, time.monotonic() - began)
+        state = _state_of(taken.head)
+        if cannot is None:
+            try:
+                state = await self._unless_stopped(lambda: history.load(self.store, taken.head))
+            except Damaged as error:
+                cannot = error
         committer = self._committer(taken, state)
-        self.log.info("claimed", epoch=taken.head.epoch, seq=taken.head.seq, done=len(state.completed))
-        if agent is None:
-            assert cannot is not None, "an agent that was not found has a reason"
-            return await self._halt(committer, cannot.reason, cannot.message)
-        return await self._work(agent, committer)
+        if cannot is not None:
+            return await _halt(committer, getattr(cannot, "reason", type(cannot).__name__), str(cannot))
+        assert agent is not None, "an agent that was not found has a reason"
+        return await self._run_agent(agent, committer)
+
+    async def _unless_stopped(self, call: Callable[[], T]) -> T:
+        """Return what a call gives that is harmless to repeat and to leave. Raises _Stopped at SIGTERM."""
+        calling = asyncio.create_task(asyncio.to_thread(persist, call, self._patience))
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({calling, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop.asked:
+            raise _Stopped
+        stop.cancel()
+        return calling.result()
 
     def _started(self) -> Started:
         """Return record 1, which says what to run: it is in the head, or in the first segment."""
@@ -108,14 +135,6 @@ class Session:
         started = records[0][0].events[0]
         assert isinstance(started, Started), "record 1 is `started`"
         return started
-
-    def _find(self, started: Started) -> tuple[Agent[..., Any] | None, CannotStart | None]:
-        try:
-            agent = find_agent(started.entrypoint, started.agent_version)
-            agent.arguments(started.inputs)
-        except CannotStart as error:
-            return None, error
-        return agent, None
 
     def _claim(self, agent: Agent[..., Any] | None) -> claiming.Claim:
         claimed = Claimed(
@@ -148,24 +167,36 @@ class Session:
             entropy=self.entropy,
             patience=self._patience,
             on_lost=self._lost,
-            on_commit=lambda committed: log_commit(self.log, committed),
+            on_commit=self._committed,
         )
 
     def _lost(self, error: Exception) -> NoReturn:
         ending_of(error).leave(self.log, self.settings.termination_log)
 
-    async def _work(self, agent: Agent[..., Any], committer: Committer) -> Ending:
+    def _leave_behind(self) -> NoReturn:
+        RELEASED.leave(self.log, self.settings.termination_log)
+
+    def _committed(self, committed: Committed) -> None:
+        try:
+            log_commit(self.log, committed)
+        except OSError:
+            # Whoever read the log is gone. The record stands, and that is what the run is about.
+            return
+
+    async def _run_agent(self, agent: Agent[..., Any], committer: Committer) -> Ending:
         journal = Journal(
             self.store, committer, clock=self.clock, entropy=self.entropy, patience=self._patience
         )
+        if self._stop.asked:
+            return RELEASED
         current_branch.set(Branch())
-        arguments = agent.arguments(journal.state.inputs())
-        work = asyncio.create_task(_finish(agent, arguments, journal), name="agent")
+        # Held on to beyond this call: a task that is collected is unwound.
+        self._work = asyncio.create_task(self._finish(agent, journal), name="agent")
         stop = asyncio.create_task(self._stop.wait(), name="stop")
-        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            return await self._release(work, journal)
-        return work.result()
+        await asyncio.wait({self._work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._work.done():
+            return await self._release(self._work, journal)
+        return self._work.result()
 
     async def _release(self, work: asyncio.Task[Ending], journal: Journal) -> Ending:
         """Let what is in flight end, then leave the run to the next pod."""
@@ -173,40 +204,77 @@ class Session:
         self.log.info("stopping", grace_s=self.settings.grace)
         idle = asyncio.create_task(journal.idle(), name="idle")
         began = time.monotonic()
-        await asyncio.wait(
-            {work, idle}, timeout=max(self.settings.grace - MARGIN, 0.5), return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait({work, idle}, timeout=self._stop.patience, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
         self.log.info("released", waited_s=round(time.monotonic() - began, 3), finished=idle.done())
-        return Ending(Exit.RELEASED, "Released", "stopped by SIGTERM; the next pod goes on")
+        return RELEASED
 
-    async def _halt(self, committer: Committer, reason: str, message: str) -> Ending:
-        await committer.commit(Halted(reason=reason, message=message))
-        return Ending(Exit.HALTED, reason, message)
+    async def _finish(self, agent: Agent[..., Any], journal: Journal) -> Ending:
+        """Run the agent to its end and record how it ended.
+
+        Steps that it started and did not wait for are waited for here, so that what they do is recorded.
+        """
+        try:
+            value = await agent.fn(Run(journal), **agent.arguments(journal.state.inputs()))
+            data, _ = codec.store(value, codec.declared_result(agent.fn), path="result")
+        except (SystemExit, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            ending = _failure(error)
+            self.log.exception("agent-failed", reason=ending.reason)
+            finished = Finished(phase=Phase.FAILED, reason=ending.reason, message=ending.message)
+        else:
+            ending = Ending(Exit.COMMITTED, "Completed")
+            finished = Finished(phase=Phase.SUCCEEDED, reason=ending.reason, result=await journal.keep(data))
+        journal.stop()
+        await journal.idle()
+        await journal.commit(finished)
+        return ending
+
+
+def _find(started: Started) -> Agent[..., Any]:
+    agent = find_agent(started.entrypoint, started.agent_version)
+    agent.arguments(started.inputs)
+    return agent
+
+
+async def _halt(committer: Committer, reason: str, message: str) -> Ending:
+    await committer.commit(Halted(reason=reason, message=message))
+    return Ending(Exit.HALTED, reason, message)
 
 
 def _state_of(head: Head) -> State:
-    """Return a state that can only be continued: its history could not be read."""
-    return State(seq=head.seq, epoch=head.epoch, digest=head.chain, phase=Phase.RUNNING, totals=head.totals)
+    """Return a state that can only be continued: the history was not read."""
+    unread = Started(
+        namespace=head.namespace,
+        name=head.name,
+        resource_uid=head.resource_uid,
+        cluster=head.cluster,
+        key_root=head.key_root,
+        spec_digest=head.spec_digest,
+        entrypoint="",
+        inputs={},
+    )
+    return State(
+        seq=head.seq,
+        epoch=head.epoch,
+        digest=head.chain,
+        phase=Phase.RUNNING,
+        totals=head.totals,
+        started=unread,
+    )
 
 
-async def _finish(agent: Agent[..., Any], arguments: dict[str, Any], journal: Journal) -> Ending:
-    """Run the agent to its end and record how it ended."""
-    try:
-        value = await agent.fn(Run(journal), **arguments)
-        data, _ = codec.store(value, codec.declared_result(agent.fn), path="result")
-    except StepFailed as error:
-        reason = "ResultNotStorable" if error.of(NotStorable) else "StepFailed"
-        return await _record_end(journal, Phase.FAILED, reason, str(error), step=error.step)
-    except NotStorable as error:
-        return await _record_end(journal, Phase.FAILED, "ResultNotStorable", str(error))
-    except Exception as error:  # noqa: BLE001  (what escapes the agent is how the run ended)
-        return await _record_end(journal, Phase.FAILED, "AgentRaised", f"{qualified(error)}: {error}")
-    await journal.commit(Finished(phase=Phase.SUCCEEDED, reason="Completed", result=await journal.keep(data)))
-    return Ending(Exit.COMMITTED, "Completed")
-
-
-async def _record_end(journal: Journal, phase: Phase, reason: str, message: str, *, step: str = "") -> Ending:
-    await journal.commit(Finished(phase=phase, reason=reason, message=message[:2000]))
-    return Ending(Exit.COMMITTED, reason, message, step)
+def _failure(error: BaseException) -> Ending:
+    """Return how the process ends on what escaped the agent, which is how the run ended."""
+    inner = leaves(error)
+    failed = [each for each in inner if isinstance(each, StepFailed)]
+    message = "; ".join(message_of(each) for each in inner[:3])
+    if len(failed) == len(inner):
+        reason = "ResultNotStorable" if failed[0].of(NotStorable) else "StepFailed"
+        return Ending(Exit.COMMITTED, reason, message, failed[0].step)
+    if isinstance(error, NotStorable):
+        return Ending(Exit.COMMITTED, "ResultNotStorable", message)
+    said = "; ".join(f"{qualified(each)}: {message_of(each)}" for each in inner[:3])
+    return Ending(Exit.COMMITTED, "AgentRaised", said)

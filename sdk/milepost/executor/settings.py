@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,6 +14,10 @@ from milepost.checkpoint.records import PreviousEnd
 from milepost.errors import CannotStart, InvalidRun
 
 __all__ = ["Settings", "read_settings"]
+
+N = TypeVar("N", int, float)
+
+_BEYOND: Final = 10**9
 
 
 @dataclass(frozen=True)
@@ -38,35 +42,62 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     """Return the settings. Raises CannotStart, naming the variable, where one is missing or wrong."""
     credentials = environment.get("MILEPOST_CREDENTIALS", "")
     termination_log = environment.get("MILEPOST_TERMINATION_LOG", "/dev/termination-log")
-    try:
-        return Settings(
-            store=environment["MILEPOST_STORE"],
-            credentials=Path(credentials) if credentials else None,
-            keys=StoreKeys(environment["MILEPOST_NAMESPACE"], environment["MILEPOST_RUN_ID"]),
-            attempt=int(environment["MILEPOST_ATTEMPT"]),
-            writer=environment["MILEPOST_POD_UID"],
-            pod=environment.get("MILEPOST_POD_NAME", ""),
-            node=environment.get("MILEPOST_NODE", ""),
-            image=environment.get("MILEPOST_IMAGE", ""),
-            previous_end=_previous_end(environment.get("MILEPOST_PREVIOUS_END", "")),
-            grace=float(environment.get("MILEPOST_GRACE_SECONDS", "60")),
-            store_deadline=float(environment.get("MILEPOST_STORE_DEADLINE_SECONDS", "120")),
-            termination_log=Path(termination_log) if termination_log else None,
-        )
-    except KeyError as error:
+    return Settings(
+        store=_required(environment, "MILEPOST_STORE"),
+        credentials=Path(credentials) if credentials else None,
+        keys=_keys(environment),
+        attempt=_number(environment, "MILEPOST_ATTEMPT", _required(environment, "MILEPOST_ATTEMPT"), int, 1),
+        writer=_required(environment, "MILEPOST_POD_UID"),
+        pod=environment.get("MILEPOST_POD_NAME", ""),
+        node=environment.get("MILEPOST_NODE", ""),
+        image=environment.get("MILEPOST_IMAGE", ""),
+        previous_end=_previous_end(environment.get("MILEPOST_PREVIOUS_END", "")),
+        grace=_number(environment, "MILEPOST_GRACE_SECONDS", "60", float, 0),
+        store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
+        termination_log=Path(termination_log) if termination_log else None,
+    )
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
         raise CannotStart(
             "EnvironmentInvalid",
-            f"the variable {error.args[0]} is not set: an executor is started by the operator or by "
-            "`milepost run`, not by hand",
-        ) from error
-    except (ValueError, InvalidRun) as error:
-        raise CannotStart("EnvironmentInvalid", f"a MILEPOST_ variable is wrong: {error}") from error
+            f"the variable {name} is not set: an executor is started by the operator or by `milepost run`, "
+            "not by hand",
+        )
+    return value
+
+
+def _number(
+    environment: Mapping[str, str], name: str, default: str, kind: Callable[[str], N], least: int
+) -> N:
+    text = environment.get(name, "") or default
+    try:
+        number = kind(text)
+    except ValueError:
+        number = None
+    if number is None or not least <= number < _BEYOND:
+        raise CannotStart("EnvironmentInvalid", f"{name}: {text!r} is no number from {least} on")
+    return number
+
+
+def _keys(environment: Mapping[str, str]) -> StoreKeys:
+    namespace = _required(environment, "MILEPOST_NAMESPACE")
+    run_id = _required(environment, "MILEPOST_RUN_ID")
+    try:
+        return StoreKeys(namespace, run_id)
+    except InvalidRun as error:
+        raise CannotStart("EnvironmentInvalid", f"MILEPOST_NAMESPACE or MILEPOST_RUN_ID: {error}") from error
 
 
 def _previous_end(text: str) -> PreviousEnd | None:
     if not text:
         return None
     try:
-        return PreviousEnd.model_validate(json.loads(text))
+        return PreviousEnd.model_validate_json(text)
     except ValidationError as error:
-        raise ValueError(f"MILEPOST_PREVIOUS_END: {error.errors()[0]['msg']}") from error
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"MILEPOST_PREVIOUS_END: {where or 'the text'}: {first['msg']}"
+        raise CannotStart("EnvironmentInvalid", message) from error

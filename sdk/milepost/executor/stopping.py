@@ -1,0 +1,62 @@
+"""SIGTERM: says that the process should stop, and sees to it that it does while that is still its own doing.
+
+The kubelet kills what is still there at the end of the grace period, and how a killed process ended says
+nothing. The author's code may block the event loop for longer than that, so a thread stands by that ends
+the process itself. The surprise: a forked child would report its own SIGTERM to its parent's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+__all__ = ["MARGIN", "StopSignal"]
+
+MARGIN: Final = 3.0
+"""Seconds of the grace period that are kept for the last write and for the exit itself."""
+
+SHORTEST: Final = 0.5
+"""Seconds that the steps in flight get, however short the grace period is."""
+
+
+class StopSignal:
+    """Make it in the main thread, inside the event loop. `grace` is in seconds.
+
+    `leave` ends the process; it is called in a thread where nothing else has by then.
+    """
+
+    def __init__(self, grace: float, leave: Callable[[], NoReturn]) -> None:
+        self.patience = max(grace - MARGIN, SHORTEST)
+        self._leave = leave
+        self._asked = asyncio.Event()
+        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # It also lets a signal that another thread receives wake the loop.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._asked.set)
+        # The handler may interrupt anything, and a SimpleQueue is made for being used there.
+        signal.signal(signal.SIGTERM, lambda *_: self._came.put(None))
+        os.register_at_fork(after_in_child=_forget)
+        threading.Thread(target=self._stand_by, name="stop", daemon=True).start()
+
+    @property
+    def asked(self) -> bool:
+        """Whether the process has been asked to stop."""
+        return self._asked.is_set()
+
+    async def wait(self) -> None:
+        """Return once the process has been asked to stop."""
+        await self._asked.wait()
+
+    def _stand_by(self) -> None:
+        self._came.get()
+        threading.Event().wait(self.patience + MARGIN / 2)
+        self._leave()
+
+
+def _forget() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
