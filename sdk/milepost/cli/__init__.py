@@ -20,8 +20,9 @@ def main() -> None:
     try:
         from milepost.cli.app import app  # noqa: PLC0415  (the extra `cli` may be missing)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRA:
             raise
-        sys.stderr.write(f"milepost: {error.name} is not installed; pip install 'milepost[cli]'\n")
+        sys.stderr.write(f"milepost: {missing} is not installed; pip install 'milepost[cli]'\n")
         sys.exit(_NOT_USABLE)
     app()

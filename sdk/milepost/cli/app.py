@@ -58,7 +58,7 @@ def _now() -> datetime:
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A manifest with an AgentRun.", metavar="FILE.yaml")],
+    file: Annotated[Path, typer.Argument(help="A manifest with an AgentRun.")],
     store: StoreOption = stores.DEFAULT,
     namespace: Annotated[
         str, typer.Option(help="Namespace of a manifest that gives none; default where neither does.")
@@ -105,7 +105,9 @@ def run(
 
 @app.command()
 def steps(
-    name: Annotated[str, typer.Argument(help="The run; may be left out where the store holds one.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The run; may be left out where the store holds one.")
+    ] = "",
     store: StoreOption = stores.DEFAULT,
     namespace: Annotated[str, typer.Option(help="The run's namespace.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)

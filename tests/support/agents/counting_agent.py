@@ -52,6 +52,8 @@ async def apply(call: Call, world: str, number: int, end: str) -> int:
 @agent(version="1")
 async def count(run: Run, world: str, end: str = "", until: int = 5) -> dict[str, int]:
     """Apply numbers in steps called step-1, step-2, and so on."""
+    if end == "fail":
+        raise ValueError("asked to fail")
     run.progress(total=until)
     results = {}
     for number in range(1, until + 1):
@@ -73,7 +75,9 @@ def hold(world: str) -> str:
 
 @agent(version="1")
 async def wait(run: Run, world: str) -> str:
-    """Record a step, then hold in the next one."""
+    """Record a step, hold in the next one, and end with a third."""
     sys.stdout.write("said on standard output\n")
     await run.step("first", apply, world, 1, "")
-    return await run.step("hold", hold, world)
+    held = await run.step("hold", hold, world)
+    await run.step("last", apply, world, 3, "")
+    return held

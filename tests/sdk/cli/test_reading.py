@@ -1,0 +1,234 @@
+"""`milepost steps` and `milepost list`: what they show of a store, and what they say of a damaged one."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from milepost.api.names import StoreKeys
+from milepost.api.resource import Phase, RunSpec
+from milepost.checkpoint.claim import replace_head
+from milepost.checkpoint.file import FileStore
+from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.records import (
+    Claimed,
+    ErrorData,
+    Event,
+    Finished,
+    Planned,
+    StepCompleted,
+    StepFailure,
+    StepPlace,
+    Value,
+)
+from milepost.checkpoint.runs import NewRun, Runs
+from milepost.checkpoint.sending import Patience
+from milepost.cli import show, stores
+from milepost.cli.app import app
+from milepost.errors import InvalidRun
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store")
+
+
+def runs_in(store: FileStore) -> Runs:
+    return Runs(store, lambda: NOON, os.urandom)
+
+
+def begin(store: FileStore, name: str, namespace: str = "default") -> StoreKeys:
+    spec = RunSpec.model_validate({"agent": {"image": "i", "entrypoint": "a:b"}})
+    run_id = runs_in(store).start(NewRun(namespace, name, "uid", "cluster", spec, "digest"))
+    return StoreKeys(namespace, run_id)
+
+
+def claim(store: FileStore, keys: StoreKeys, attempt: int, *events: Event) -> None:
+    """Add a record that begins with the claim of an attempt."""
+    seen = read_head(store, keys)
+    assert isinstance(seen, HeadAt)
+    replace_head(
+        store,
+        seen,
+        (Claimed(attempt=attempt, writer=f"w{attempt}"), *events),
+        at=NOON + timedelta(minutes=attempt),
+        entropy=os.urandom,
+        patience=Patience(os.urandom),
+    )
+
+
+def at(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat()
+
+
+def completed(name: str, ordinal: int, *, attempt: int = 1, size: int = 7) -> StepCompleted:
+    return StepCompleted(
+        step=StepPlace(id=name, name=name, ordinal=ordinal),
+        attempt=attempt,
+        result=Value(inline=1, size=size),
+        result_digest="d",
+        started_at=at(0),
+        ended_at=at(1.5),
+    )
+
+
+def failed(name: str, ordinal: int, *, attempt: int, final: bool) -> StepFailure:
+    return StepFailure(
+        step=StepPlace(id=name, name=name, ordinal=ordinal),
+        attempt=attempt,
+        final=final,
+        error=ErrorData(kind="builtins.ValueError", message="no"),
+        started_at=at(2),
+        ended_at=at(2.25),
+    )
+
+
+def milepost(store: FileStore, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "--store", store.uri])
+
+
+def test_the_steps_of_the_only_run_are_shown(store: FileStore) -> None:
+    keys = begin(store, "one")
+    claim(store, keys, 1, Planned(total=4), completed("list", 1), failed("save", 2, attempt=1, final=False))
+    claim(
+        store, keys, 2, completed("save", 2, attempt=2, size=20_000), failed("send", 3, attempt=3, final=True)
+    )
+
+    shown = milepost(store, "steps")
+
+    assert [" ".join(line.split()) for line in shown.stdout.splitlines()] == [
+        "seq step status tries started took size epoch attempt",
+        "2 list recorded 1 03-01 12:00:00 1.50 s 7 B 1 1",
+        "3 save recorded 2 03-01 12:00:00 1.50 s 19.5 KiB 2 2",
+        "3 send failed 3 03-01 12:00:02 0.25 s 2 2",
+    ]
+    assert shown.stderr == f"run default/one ({keys.run_id}): Running, 2/4 steps, attempt 2, record 3\n"
+
+
+def test_a_step_that_failed_and_will_be_tried_again_is_shown_with_its_error(store: FileStore) -> None:
+    claim(store, begin(store, "one"), 1, failed("save", 1, attempt=1, final=False))
+
+    assert json.loads(milepost(store, "steps", "one", "--json").stdout) == [
+        {
+            "seq": 2,
+            "step": "save",
+            "status": "tried",
+            "attempts": 1,
+            "started": at(2),
+            "duration_s": 0.25,
+            "size": None,
+            "epoch": 1,
+            "pod": 1,
+            "error": "builtins.ValueError: no",
+        }
+    ]
+
+
+def test_steps_in_segments_are_shown_too(store: FileStore) -> None:
+    keys = begin(store, "one")
+    for number in range(1, 4):
+        step = completed(f"s{number}", number)
+        claim(
+            store, keys, number, step.model_copy(update={"result": Value(inline="x" * 15_000, size=15_002)})
+        )
+
+    assert len(list(store.list(f"{keys.run}segments/"))) == 1
+    rows = json.loads(milepost(store, "steps", "--json").stdout)
+    assert [(row["seq"], row["step"]) for row in rows] == [(2, "s1"), (3, "s2"), (4, "s3")]
+
+
+def test_one_of_several_runs_has_to_be_named(store: FileStore) -> None:
+    begin(store, "one")
+    begin(store, "two", "team")
+
+    shown = milepost(store, "steps")
+
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert shown.stderr == "milepost: NAME: choose one of default/one, team/two\n"
+
+
+def test_a_run_of_another_namespace_is_found_by_name_and_namespace(store: FileStore) -> None:
+    begin(store, "two", "team")
+
+    assert milepost(store, "steps", "two").exit_code == 2
+    assert milepost(store, "steps", "two", "--namespace", "team").exit_code == 0
+
+
+@pytest.mark.req("I4")
+def test_a_damaged_log_is_reported_by_the_name_of_its_object(store: FileStore, tmp_path: Path) -> None:
+    keys = begin(store, "one")
+    for number in range(1, 4):
+        step = completed(f"s{number}", number)
+        claim(
+            store, keys, number, step.model_copy(update={"result": Value(inline="x" * 15_000, size=15_002)})
+        )
+    segment = next(store.list(f"{keys.run}segments/")).key
+    (tmp_path / "store" / segment).unlink()
+
+    shown = milepost(store, "steps")
+
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert shown.stderr.startswith(f"Missing: {segment}: the head names it for records ")
+
+
+def test_a_name_whose_head_is_gone_is_damage(store: FileStore) -> None:
+    keys = begin(store, "one")
+    store.delete(keys.head)
+
+    shown = milepost(store, "steps", "one")
+
+    assert (shown.exit_code, shown.stderr) == (
+        1,
+        f"Missing: {keys.head}: a name leads to it, and it is gone\n",
+    )
+
+
+def test_the_runs_of_a_store_are_listed(store: FileStore) -> None:
+    claim(store, begin(store, "two", "team"), 1, Planned(total=3), completed("list", 1))
+    ended = Finished(phase=Phase.SUCCEEDED, reason="Completed", result=Value(inline=1, size=1))
+    claim(store, begin(store, "one"), 2, completed("list", 1), ended)
+
+    shown = milepost(store, "list")
+
+    assert [" ".join(line.split()) for line in shown.stdout.splitlines()] == [
+        "namespace name phase progress attempt updated",
+        "default one Succeeded 1 2 03-01 12:02:00",
+        "team two Running 1/3 1 03-01 12:01:00",
+    ]
+    assert "default" not in milepost(store, "list", "--namespace", "team").stdout
+
+
+def test_an_empty_store_is_said_to_be_empty(store: FileStore) -> None:
+    assert milepost(store, "steps").stderr == f"milepost: NAME: there is no run in {store.uri}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("file:.milepost", "file:/here/.milepost"),
+        ("file:/there/store", "file:/there/store"),
+        ("file:///there/store", "file:/there/store"),
+        ("file:../store", "file:/store"),
+        ("s3://bucket/p?endpoint=http://h:1", "s3://bucket/p?endpoint=http://h:1"),
+    ],
+)
+def test_a_store_is_named_by_its_url(given: str, expected: str) -> None:
+    assert stores.store_url(given, Path("/here")) == expected
+
+
+@pytest.mark.parametrize("given", ["", "file:", "folder", "gs://bucket"])
+def test_what_names_no_store_is_refused(given: str) -> None:
+    with pytest.raises(InvalidRun, match="must be file:PATH, or s3://BUCKET/PREFIX"):
+        stores.store_url(given, Path("/here"))
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB")]
+)
+def test_sizes_are_for_people(number: int, expected: str) -> None:
+    assert show.size(number) == expected
