@@ -224,6 +224,10 @@ def test_inputs_are_kept_as_they_are(created: Create, api: ApiServer) -> None:
     assert api.request("GET", created({"agent": AGENT, "inputs": inputs}))["spec"]["inputs"] == inputs
 
 
+A_VOLUME: Final[dict[str, Any]] = {"name": "v", "emptyDir": {}}
+A_MOUNT: Final[dict[str, Any]] = {"name": "v", "mountPath": "/v"}
+
+
 def with_pod(**pod: Any) -> dict[str, Any]:
     return {"agent": AGENT, "pod": pod}
 
@@ -248,6 +252,27 @@ WRONG: Final[list[tuple[dict[str, Any], str]]] = [
     (with_pod(imagePullPolicy="Often"), 'supported values: "", "Always", "IfNotPresent", "Never"'),
     (with_pod(gracePeriodSeconds=0), "spec.pod.gracePeriodSeconds in body should be greater than"),
     (with_pod(resources={"limits": {"cpu": "two"}}), "must be a quantity, as in 500m, 2 or 4Gi"),
+    (with_pod(resources={"requests": {"cpu": "two"}}), "spec.pod.resources.requests[cpu]: Invalid value"),
+    (with_pod(nodeSelector={"a/b/c": "x"}), "spec.pod.nodeSelector: Invalid value"),
+    (with_pod(annotations={"a/b/c": "x"}), "spec.pod.annotations: Invalid value"),
+    (
+        with_pod(imagePullSecrets=["Pull"]),
+        "spec.pod.imagePullSecrets[0]: Invalid value: must be an object's name",
+    ),
+    (
+        with_pod(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a/b"}}}]),
+        "must be a key of a Secret or ConfigMap",
+    ),
+    (with_pod(volumes=[A_VOLUME, A_VOLUME]), "spec.pod.volumes[1]: Duplicate value"),
+    (
+        with_pod(volumes=[A_VOLUME], volumeMounts=[A_MOUNT, A_MOUNT]),
+        "spec.pod.volumeMounts[1]: Duplicate value",
+    ),
+    (with_pod(volumeMounts=[A_MOUNT]), "spec.pod.volumeMounts: Invalid value"),
+    (
+        with_pod(volumes=[A_VOLUME | {"name": "other"}], volumeMounts=[A_MOUNT]),
+        "every name must be one of spec.pod.volumes",
+    ),
     (with_pod(env=[{"name": "A-B"}]), "spec.pod.env[0].name: Invalid value"),
     (with_pod(env=[{"name": "A"}, {"name": "A"}]), 'spec.pod.env[1]: Duplicate value: {"name":"A"}'),
     (with_pod(env=[{"name": "MILEPOST_RUN_ID"}]), "names that begin with MILEPOST_ are reserved"),
@@ -443,10 +468,18 @@ def test_status_is_written_in_no_other_way(created: Create, api: ApiServer) -> N
     assert after["spec"]["suspend"] is False
 
 
+def test_two_conditions_of_one_type_are_refused(created: Create, api: ApiServer) -> None:
+    path = created({"agent": AGENT})
+    twice = STATUS | {"conditions": [*STATUS["conditions"], STATUS["conditions"][0]]}
+
+    with pytest.raises(Refused, match=r"status\.conditions\[2\]: Duplicate value"):
+        api.request("PATCH", f"{path}/status", {"status": twice}, content_type=MERGE_PATCH)
+
+
 def test_a_phase_that_there_is_not_is_refused(created: Create, api: ApiServer) -> None:
     path = created({"agent": AGENT})
 
-    with pytest.raises(Refused, match=r"status.phase: Unsupported value"):
+    with pytest.raises(Refused, match=r"status\.phase: Unsupported value"):
         api.request("PATCH", f"{path}/status", {"status": {"phase": "Lost"}}, content_type=MERGE_PATCH)
 
 

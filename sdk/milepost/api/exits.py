@@ -1,4 +1,4 @@
-"""The executor's exit codes. Reserved ones say what happened to the run's record; all others are the agent's."""
+"""The executor's exit codes. Reserved ones say what became of the record; all others are the agent's."""
 
 from __future__ import annotations
 

@@ -107,7 +107,15 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "spec.store": (_immutable("spec.store", _IN_ANOTHER_RUN),),
     "spec.retry": (_immutable("spec.retry", _IN_THE_SAME_RUN),),
     "spec.cancel": (Rule("self || !oldSelf", f"spec.cancel cannot be taken back; {_ANEW}"),),
-    "spec.pod": (_immutable("spec.pod", _IN_THE_SAME_RUN),),
+    "spec.pod": (
+        _immutable("spec.pod", _IN_THE_SAME_RUN),
+        Rule(
+            "!has(self.volumeMounts) || self.volumeMounts.all(mount, "
+            "has(self.volumes) && self.volumes.exists(volume, volume.name == mount.name))",
+            "every name must be one of spec.pod.volumes",
+            field=".volumeMounts",
+        ),
+    ),
     "spec.pod.resources.requests{}": (_QUANTITY,),
     "spec.pod.resources.limits{}": (_QUANTITY,),
     "spec.pod.env[]": (
