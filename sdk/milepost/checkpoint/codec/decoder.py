@@ -175,7 +175,10 @@ def _of(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
         raise DecodeError(
             show(where), f"{cls.__name__} holds a {base.__name__}, not a {type(content).__name__}"
         )
-    return objects.rebuild_native(cls, base, content)
+    try:
+        return objects.rebuild_native(cls, base, content)
+    except TypeError as error:  # a class that is made by its own constructor only
+        raise DecodeError(show(where), f"{cls.__name__} cannot be rebuilt: {error}") from None
 
 
 def _instance(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
@@ -213,16 +216,16 @@ def _default(cls: type, kind: objects.Kind, name: str, where: Where) -> Any:
 
 def _model_rest(data: dict[str, JSON], cls: type, where: Where, depth: int) -> dict[str, Any]:
     chosen = decode(data.get("set", list(_object(data["v"], where))), Any, where, depth + 1)
-    extra = decode(data.get("extra"), Any, where, depth + 1)
     private = data.get("private")
+    declared = objects.private_hints(cls) if "extra" in data or private is not None else {}
+    extra = decode(data.get("extra"), declared.get(objects.EXTRA, Any), where, depth + 1)
     if type(chosen) is not list or not all(type(name) is str for name in chosen):
         raise DecodeError(show(where), "the names of its fields that were set are no list of names")
     if extra is not None and type(extra) is not dict:
         raise DecodeError(show(where), "its extra fields are no object")
     if private is not None:
-        inner = objects.private_hints(cls)
         private = {
-            name: decode(part, inner.get(name, Any), (where, name), depth + 2)
+            name: decode(part, declared.get(name, Any), (where, name), depth + 2)
             for name, part in _object(private, where).items()
         }
     return {"chosen": frozenset(chosen), "extra": extra, "private": private}

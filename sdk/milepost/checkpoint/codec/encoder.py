@@ -73,13 +73,9 @@ class Encoder:
                 declared = hints.bare(declared)
                 if hints.is_union(declared):
                     return self._arm(value, declared, where, depth)
-            return self._compound(value, declared, where, depth)
+            return self._compounds.get(kind, self._named_class)(value, declared, where, depth)
         finally:
             self._open.discard(id(value))
-
-    def _compound(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
-        write = self._compounds.get(type(value), self._named_class)
-        return write(value, declared, where, depth)
 
     def _count(self, value: Any, where: Where) -> None:
         self._parts_left -= len(value) + 1
@@ -133,6 +129,7 @@ class Encoder:
     def _arm(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
         """Encode under the first arm that takes the value, and note which, where that says anything."""
         refused: NotStorable | None = None
+        write = self._compounds.get(type(value), self._named_class)
         for index, arm in enumerate(hints.arms(declared)):
             if not hints.may_hold(arm, type(value)):
                 continue
@@ -143,7 +140,7 @@ class Encoder:
                 )
             before = self._named
             try:
-                inner = self._compound(value, arm, where, depth + 1)
+                inner = write(value, arm, where, depth + 1)
             except NotStorable as error:
                 refused = refused or error
                 continue
@@ -152,7 +149,7 @@ class Encoder:
             return {TAG: "arm", "i": index, "t": hints.label(arm), "v": inner}
         if refused is not None:
             raise refused
-        return self._compound(value, declared, where, depth)
+        return write(value, declared, where, depth)
 
     def _named_class(self, value: Any, declared: Any, where: Where, depth: int) -> JSON:
         cls = type(value)
@@ -196,14 +193,16 @@ class Encoder:
 
     def _model_rest(self, cls: type, state: objects.State, where: Where, depth: int) -> dict[str, JSON]:
         data: dict[str, JSON] = {}
+        declared = objects.private_hints(cls) if state.extra is not None or state.private is not None else {}
         if state.chosen != state.fields.keys():
             data["set"] = self.encode(sorted(state.chosen), Any, (where, "model_fields_set"), depth + 1)
         if state.extra is not None:
-            data["extra"] = self._dict(state.extra, Any, where, depth + 1)
+            data["extra"] = self._dict(
+                state.extra, hints.bare(declared.get(objects.EXTRA, Any)), where, depth + 1
+            )
         if state.private is not None:
-            private = objects.private_hints(cls)
             data["private"] = {
-                name: self.encode(part, private.get(name, Any), (where, name), depth + 2)
+                name: self.encode(part, declared.get(name, Any), (where, name), depth + 2)
                 for name, part in state.private.items()
             }
         return data

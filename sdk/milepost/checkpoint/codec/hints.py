@@ -127,7 +127,7 @@ def may_hold(arm: Any, kind: type) -> bool:
         return False
     if typing.is_typeddict(named):
         return kind is dict
-    return kind is named or (bool(parts) and kind in _CONTAINERS and issubclass(kind, named))
+    return kind is named or (bool(parts) and kind in _CONTAINERS and _covers(named, kind))
 
 
 _CONTAINERS: Final = frozenset({list, tuple, set, frozenset, dict})
@@ -138,7 +138,14 @@ def element(declared: Any, kind: type) -> Any:
     if declared is Any:
         return Any
     origin, parts = get_origin(declared), get_args(declared)
-    return parts[0] if len(parts) == 1 and isclass(origin) and issubclass(kind, origin) else Any
+    return parts[0] if len(parts) == 1 and _covers(origin, kind) else Any
+
+
+def _covers(origin: Any, kind: type) -> bool:
+    """Tell whether a native is of a generic class, which is itself or abstract, as Sequence is of list."""
+    if origin is kind:
+        return True
+    return isclass(origin) and origin.__module__ == "collections.abc" and issubclass(kind, origin)
 
 
 def tuple_elements(declared: Any, length: int) -> Sequence[Any]:
@@ -156,7 +163,7 @@ def pair(declared: Any) -> tuple[Any, Any]:
     if declared is Any:
         return Any, Any
     origin, parts = get_origin(declared), get_args(declared)
-    if len(parts) == 2 and isclass(origin) and issubclass(dict, origin):  # noqa: PLR2004 - key and value
+    if len(parts) == 2 and _covers(origin, dict):  # noqa: PLR2004 - key and value
         return parts
     if len(parts) == 1 and origin in {collections.abc.Iterable, collections.abc.Collection}:
         return parts[0], Any
@@ -177,7 +184,7 @@ def base_of(declared: Any, base: type) -> Any:
     if cls is None:
         return Any
     if get_origin(declared) is base and len(given) == 2:  # noqa: PLR2004 - OrderedDict[str, Note]
-        return dict[given]  # type: ignore[misc]  # made at run time
+        return dict.__class_getitem__(given)
     for owner, bindings in _bindings(cls, given).items():
         for parent in owner.__dict__.get("__orig_bases__", ()):
             if get_origin(parent) is base:

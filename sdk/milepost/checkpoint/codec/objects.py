@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from milepost.checkpoint.codec import hints
 
 __all__ = [
+    "EXTRA",
     "MISSING",
     "NATIVES",
     "Kind",
@@ -44,7 +45,9 @@ Kind: TypeAlias = Literal["model", "data", "named", "enum", "of"]
 
 MISSING: Final = object()
 
-_PYDANTIC_SLOTS: Final = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+EXTRA: Final = "__pydantic_extra__"
+
+_PYDANTIC_SLOTS: Final = ("__pydantic_fields_set__", EXTRA, "__pydantic_private__")
 
 # The unbound methods of the native types, because a subclass may have overridden its own.
 _TO_NATIVE: Final[Mapping[type, Callable[[Any], Any]]] = {
@@ -128,7 +131,7 @@ def field_hints(cls: type, given: tuple[Any, ...], kind: Kind) -> Mapping[str, A
 
 
 def private_hints(cls: type) -> Mapping[str, Any]:
-    """Return the declared types of a model's private attributes."""
+    """Return the declared types of a model's private attributes, and of its extra fields as EXTRA."""
     return hints.fields(cls, ())
 
 

@@ -59,6 +59,13 @@ def store(value: Any, declared: Any = Any, *, path: str = "result") -> tuple[JSO
     Raises NotStorable with the path of the part that cannot be stored or does not come back equal, or if the
     JSON has more than MAX_BYTES bytes.
     """
+    try:
+        return _store(value, declared, path)
+    except RecursionError:
+        raise NotStorable(path, "the call stack has no room left for its nesting") from None
+
+
+def _store(value: Any, declared: Any, path: str) -> tuple[JSON, Any]:
     if _is_plain(value, path):
         raw = _bounded(dumps(value), path)
         copy = reread(raw)
