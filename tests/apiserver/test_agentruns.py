@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from tests.support.api_server import JSON_PATCH, MERGE_PATCH, TABLE, ApiServer, Refused
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("definition")]
 
+EXAMPLES: Final = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*/run.yaml"))
 RUNS: Final = "/apis/milepost.dev/v1alpha1/namespaces/default/agentruns"
 AGENT: Final[dict[str, Any]] = {"image": "example.com/agent:1", "entrypoint": "triage.agent:run"}
 FULL: Final[dict[str, Any]] = {
@@ -353,6 +356,13 @@ def test_a_wrong_field_is_refused_with_what_would_be_right(
 
     assert place in message
     assert words in message
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_examples_manifests_are_taken(path: Path, api: ApiServer) -> None:
+    for manifest in yaml.safe_load_all(path.read_text()):
+        if manifest["kind"] == "AgentRun":
+            api.request("POST", RUNS, manifest, query={"fieldValidation": "Strict", "dryRun": "All"})
 
 
 def test_a_manifest_without_a_spec_is_refused(api: ApiServer) -> None:
