@@ -34,6 +34,8 @@ def main() -> int:
             registry=register(operator),
             settings=for_kopf,
             standalone=True,
+            # Kopf would make one of the user's name, and a container's user id need not have a name.
+            identity="milepost",  # type: ignore[arg-type]  # a NewType of str that Kopf does not export
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
             stop_flag=operator.stop_flag,
