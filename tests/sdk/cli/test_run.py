@@ -53,7 +53,8 @@ def milepost(desk: Desk, *arguments: str | Path) -> subprocess.CompletedProcess[
 @contextmanager
 def started(desk: Desk, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     with (desk.root / "out").open("w") as out, (desk.root / "err").open("w") as err:
-        process = subprocess.Popen(**settings(desk, *arguments), stdout=out, stderr=err)
+        # A group of its own, as a shell makes it: Ctrl-C reaches every process of it.
+        process = subprocess.Popen(**settings(desk, *arguments), stdout=out, stderr=err, process_group=0)
         try:
             yield process
         finally:
@@ -77,11 +78,11 @@ def last_pid(desk: Desk) -> int:
 
 
 def gone(pid: int) -> bool:
+    """Whether the process has ended; one that nobody has waited for is still listed, as a zombie."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return True
-    return False
 
 
 @pytest.mark.req("S4")
@@ -109,7 +110,7 @@ def test_an_interrupted_run_lets_the_step_in_flight_end_and_goes_on_when_called_
     manifest = write_manifest(desk, "wait")
     with started(desk, "run", manifest) as process:
         wait_until((desk.world / "holding").exists)
-        process.send_signal(number)
+        os.killpg(process.pid, number)
         wait_until(lambda: "stopping" in errors(desk))
         (desk.world / "let-go").touch()
         code = process.wait(PATIENCE)
@@ -148,6 +149,26 @@ def test_an_executor_that_the_user_kills_is_started_again(desk: Desk) -> None:
 
     assert code == 0
     assert len(desk.calls()) == 2
+
+
+@pytest.mark.req("C3")
+def test_an_executor_whose_runner_was_killed_is_fenced_by_the_next_one(desk: Desk) -> None:
+    manifest = write_manifest(desk, "wait")
+    with started(desk, "run", manifest) as process:
+        wait_until((desk.world / "holding").exists)
+        orphan = last_pid(desk)
+        process.kill()
+    (desk.world / "holding").unlink()
+
+    with started(desk, "run", manifest) as process:
+        wait_until((desk.world / "holding").exists)
+        (desk.world / "let-go").touch()
+        code = process.wait(PATIENCE)
+    wait_until(lambda: gone(orphan))
+
+    assert code == 0
+    assert "attempt 2 goes on after 1 recorded step; attempt 1 was interrupted" in errors(desk)
+    assert [applied for _, applied in desk.calls()] == [True, True]
 
 
 def test_a_second_runner_on_the_same_run_is_refused(desk: Desk) -> None:
