@@ -32,6 +32,7 @@ NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 UID = "11111111-1111-1111-1111-111111111111"
 OTHER_UID = "22222222-2222-2222-2222-222222222222"
 RUN_ID = "aaaaaaaaaaaaaaaaaaaa"
+_STARTED = Started()
 IMAGE = "registry.example/agent:1"
 
 __all__ = [
@@ -126,7 +127,7 @@ def a_run(
 def a_pod(
     attempt: int = 1,
     *,
-    container: Container | None = Started(),
+    container: Container | None = _STARTED,
     phase: str = "Running",
     node: str = "node-1",
     uid: str = "",

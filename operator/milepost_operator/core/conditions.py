@@ -22,8 +22,8 @@ from milepost_operator.core.pods import last_end, progress
 
 __all__ = ["PROGRESS_FIELDS", "status_of", "timestamp"]
 
-PROGRESS_FIELDS: Final = frozenset({"progress", "checkpoint"})
-"""What changes with every step, and therefore may be written late."""
+PROGRESS_FIELDS: Final = frozenset({"progress", "checkpoint", "pod"})
+"""What changes with every step, or just before something else does, and therefore may be written late."""
 
 _MOVING: Final = frozenset({Phase.PENDING, Phase.RUNNING})
 _STALLED: Final = frozenset({Phase.HALTED, Phase.FAILED, Phase.CANCELLED})

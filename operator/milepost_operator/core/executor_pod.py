@@ -25,7 +25,7 @@ from milepost.api.names import (
 )
 from milepost.api.resource import AgentRun, EnvVar, PodSpec, Toleration, Volume
 from milepost.errors import InvalidRun
-from milepost_operator.core.observation import CONTAINER, End, Fault
+from milepost_operator.core.observation import CONTAINER, End
 from milepost_operator.core.plan import CreatePod
 from milepost_operator.core.reading import (
     ANNOTATION_IMAGE,
@@ -70,8 +70,16 @@ def check_run(run: AgentRun) -> None:
         field = f"spec.pod.volumeMounts[{index}]"
         if mount.name not in known:
             raise InvalidRun(f"{field}.name", f"there is no volume {mount.name!r} in spec.pod.volumes")
-        if f"{mount.mount_path.rstrip('/')}/".startswith(f"{_RESERVED_PATH}/"):
+        if _touches_reserved(mount.mount_path):
             raise InvalidRun(f"{field}.mountPath", f"{_RESERVED_PATH} is reserved; mount it elsewhere")
+
+
+def _touches_reserved(path: str) -> bool:
+    """Whether a mount there would lie in the reserved folder or cover it."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    reserved = _RESERVED_PATH.strip("/").split("/")
+    shared = min(len(parts), len(reserved))
+    return ".." in parts or parts[:shared] == reserved[:shared]
 
 
 def _check_volume(volume: Volume, field: str) -> None:
@@ -148,9 +156,7 @@ def _annotations(run: AgentRun, run_id: str, create: CreatePod) -> dict[str, str
     if create.in_a_row:
         notes[ANNOTATION_IN_A_ROW] = str(create.in_a_row)
     if create.previous_end is not None:
-        end = create.previous_end
-        said = {"attempt": end.attempt, "cause": end.cause, "fault": end.fault.value}
-        notes[ANNOTATION_PREVIOUS_END] = json.dumps(said, separators=(",", ":"))
+        notes[ANNOTATION_PREVIOUS_END] = _previous_end(create.previous_end)
     if create.resumes_after:
         notes[ANNOTATION_RESUMES_AFTER] = create.resumes_after
     return notes
@@ -207,12 +213,10 @@ def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> l
 def _previous_end(end: End | None) -> str:
     if end is None:
         return ""
-    # For the log a pod that could not start is a disruption: no step was begun, so none lost an attempt.
-    fault = Fault.DISRUPTION if end.fault is Fault.START else end.fault
     said = {
         "attempt": end.attempt,
         "cause": end.cause,
-        "fault": fault.value,
+        "fault": end.fault.value,
         "exit_code": end.exit_code,
         "message": end.message[:1024],
     }

@@ -149,4 +149,4 @@ def new_run(seen: Observation) -> Plan | None:
     """Begin a run where none is recorded under this name."""
     if seen.name is not None:
         return None
-    return Plan(Phase.PENDING, "Starting", "the run is being recorded", (StartRun(),), look_again_in=AT_ONCE)
+    return Plan(Phase.PENDING, "Accepted", actions=(StartRun(),), look_again_in=AT_ONCE)

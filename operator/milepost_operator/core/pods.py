@@ -121,7 +121,15 @@ def running(seen: Observation) -> Plan | None:
         return Plan(
             Phase.PENDING, "Unschedulable", pod.unschedulable, tell=(told,), look_again_in=_PENDING_AGAIN
         )
-    return Plan(Phase.PENDING, "PodStarting", f"{where} is starting", look_again_in=_PENDING_AGAIN)
+    reason, message = _starting(pod.attempt, pod.previous_end)
+    return Plan(Phase.PENDING, reason, message, look_again_in=_PENDING_AGAIN)
+
+
+def _starting(attempt: int, previous: End | None) -> tuple[str, str]:
+    """Return reason and message of an attempt that has a pod and has not begun."""
+    if previous is None:
+        return "Starting", f"attempt {attempt} is starting"
+    return "Resuming", f"attempt {previous.attempt} {phrase(previous)}; attempt {attempt} is starting"
 
 
 def _began(pod: PodSeen) -> tuple[Telling, ...]:
@@ -246,7 +254,6 @@ def _next_pod(
 ) -> Plan:
     """Create the next attempt's pod, unless another pod may still be at work or the pause is not over."""
     attempt = seen.last_attempt + 1
-    reason = reason or ("Starting" if end is None else "Resuming")
     said = f"attempt {end.attempt} {phrase(end)}; " if end else ""
     alive = [pod for pod in seen.unended if not seen.silent(pod)]
     if alive:
@@ -255,7 +262,7 @@ def _next_pod(
     if wait > AT_ONCE:
         return Plan(
             Phase.PENDING,
-            reason,
+            reason or "Resuming",
             f"{said}attempt {attempt} follows after a pause",
             tell=tell,
             look_again_in=wait,
@@ -267,4 +274,4 @@ def _next_pod(
         in_a_row=_in_a_row(seen) if end else 0,
         resumes_after=progress(seen) if end else "",
     )
-    return Plan(Phase.PENDING, reason, f"{said}attempt {attempt} is starting", (create,), tell)
+    return Plan(Phase.PENDING, *_starting(attempt, end), (create,), tell)

@@ -189,6 +189,12 @@ def _read_end(text: str) -> End | None:
     """Return what an annotation that the operator itself wrote says; None where somebody has changed it."""
     try:
         said = json.loads(text)
-        return End(int(said["attempt"]), str(said["cause"]), Fault(said["fault"]))
+        return End(
+            attempt=int(said["attempt"]),
+            cause=str(said["cause"]),
+            fault=Fault(said["fault"]),
+            exit_code=said.get("exit_code"),
+            message=str(said.get("message") or ""),
+        )
     except (ValueError, KeyError, TypeError):
         return None

@@ -21,12 +21,24 @@ __all__ = ["pod_event", "register", "run_event"]
 
 
 def run_event(cache: Cache, queue: KeyedQueue[RunKey], kind: str | None, raw: dict[str, Any]) -> None:
-    """Take in one event of a resource. `kind` is None for what the first list holds."""
+    """Take in one event of a resource. `kind` is None for what the first list holds.
+
+    A change of the status alone asks for no pass: it is our own write coming back, and passing over it again
+    at once would undo the growing delay after a failure.
+    """
+    key = key_of_run(raw)
+    before = cache.run(key)
     if kind == "DELETED":
-        cache.drop_run(key_of_run(raw), raw["metadata"]["uid"])
-    elif not cache.put_run(raw, watched=True):
+        cache.drop_run(key, raw["metadata"]["uid"])
+    elif not cache.put_run(raw, watched=True) or (before is not None and _asks(before) == _asks(raw)):
         return
-    queue.put(key_of_run(raw))
+    queue.put(key)
+
+
+def _asks(raw: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what of a resource its user, not the operator, changes."""
+    metadata = raw["metadata"]
+    return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp")
 
 
 def pod_event(cache: Cache, queue: KeyedQueue[RunKey], kind: str | None, raw: dict[str, Any]) -> None:

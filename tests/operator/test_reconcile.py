@@ -1,0 +1,429 @@
+"""Whole passes against an API server and a store that behave as real ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from milepost.api.resource import Phase
+from milepost.checkpoint.records import Halted
+from tests.operator.conftest import KEY, Executor, World, head_of
+from tests.support.fake_kubernetes import Fault
+from tests.support.store_doubles import Fault as StoreFault
+from tests.support.store_doubles import FaultyStore
+
+
+async def started(world: World) -> Executor:
+    """Bring the run to where its first pod has claimed it and recorded a step."""
+    world.apply()
+    await world.settle()
+    world.kubelet.run(world.pod(1))
+    executor = Executor(world, 1)
+    executor.step("list")
+    await world.settle()
+    return executor
+
+
+async def test_a_new_run_is_accepted_then_recorded_then_given_a_pod(world: World) -> None:
+    world.apply()
+    await world.settle()
+
+    writes = [(method, path.rsplit("/", 1)[-1]) for method, path in world.api.requests if method != "GET"]
+    assert writes == [("PATCH", "status"), ("POST", "pods"), ("PATCH", "status")]
+    assert world.pods == ["docs-jje2z-1"]
+    assert (world.status["phase"], world.reason, world.status["attempt"]) == ("Pending", "Starting", 1)
+    assert world.status["runId"] == world.run_id
+    assert world.env(world.pod(1))["MILEPOST_RUN_ID"] == world.run_id
+
+
+@pytest.mark.req("K1", "K2")
+async def test_an_evicted_pod_is_followed_by_one_that_knows_why(world: World) -> None:
+    await started(world)
+    world.kubelet.announce_eviction(world.pod(1))
+    await world.settle()
+    assert (world.reason, len(world.pods)) == ("PodTerminating", 1)
+
+    world.kubelet.exit(world.pod(1), 80)
+    await world.settle()
+
+    assert [name[-1] for name in world.pods] == ["2"]
+    assert json.loads(world.env(world.pod(2))["MILEPOST_PREVIOUS_END"]) == {
+        "attempt": 1,
+        "cause": "Evicted",
+        "fault": "disruption",
+        "exit_code": 80,
+        "message": "",
+    }
+    assert (world.status["attempt"], world.status["disruptions"]) == (2, {"Evicted": 1})
+
+    world.kubelet.run(world.pod(2), "node-2")
+    Executor(world, 2).step("extract")
+    await world.settle()
+    assert world.status["pod"] == {"name": world.pod(2), "node": "node-2"}
+    assert world.events == [
+        "Started: attempt 1 has started on node-1",
+        "Disrupted: the pod of attempt 1 on node-1 was evicted; the run goes on in another",
+        "Resumed: attempt 2 on node-2 goes on after 1 steps; the previous pod was evicted",
+    ]
+
+
+@pytest.mark.req("K1")
+async def test_a_pod_that_was_removed_with_force_is_replaced(world: World) -> None:
+    await started(world)
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+
+    assert [name[-1] for name in world.pods] == ["2"]
+    assert world.status["disruptions"] == {"Deleted": 1}
+
+
+@pytest.mark.req("K5")
+async def test_an_operator_that_died_after_making_a_pod_makes_no_other_and_counts_once(world: World) -> None:
+    await started(world)
+    world.kubelet.exit(world.pod(1), 3)
+    await world.settle()
+    world.api.faults.append(Fault("PATCH", "status", 500, times=99))
+    await world.after(1)
+    assert (world.status["attempt"], world.status["failures"]) == (1, {})
+    assert [name[-1] for name in world.pods] == ["1", "2"]
+
+    world.api.faults.clear()
+    world.start_operator()
+    await world.settle()
+
+    assert [name[-1] for name in world.pods] == ["1", "2"]
+    assert (world.status["attempt"], world.status["failures"]) == (2, {"AgentFailed": 1})
+
+
+@pytest.mark.req("K5")
+async def test_a_pod_whose_creation_was_not_acknowledged_is_not_made_again(world: World) -> None:
+    world.api.faults.append(Fault("POST", "pods", 500, acts=True))
+    world.apply()
+    await world.settle()
+    await world.after(60)
+
+    assert [name[-1] for name in world.pods] == ["1"]
+    assert world.status["attempt"] == 1
+
+
+@pytest.mark.req("K5")
+async def test_an_operator_that_sees_nothing_of_the_watch_makes_no_second_pod(world: World) -> None:
+    world.watching = False
+    world.apply()
+    world.cache.put_run(world.run)
+    world.queue.put(KEY)
+    await world.settle()
+    world.kubelet.run(world.pod(1))
+    for _ in range(3):
+        world.queue.put(KEY)
+        await world.settle()
+
+    assert len(world.pods) == 1
+
+
+@pytest.mark.req("K5")
+async def test_an_operator_that_was_away_finds_the_run_finished(world: World) -> None:
+    executor = await started(world)
+    world.watching = False
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 0)
+    world.watching = True
+    world.start_operator()
+    await world.settle()
+
+    assert (world.status["phase"], world.reason) == ("Succeeded", "Succeeded")
+    assert len(world.pods) == 1
+
+
+async def test_a_run_that_recorded_its_end_has_succeeded_although_its_container_was_killed(
+    world: World,
+) -> None:
+    executor = await started(world)
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 137)
+    await world.settle()
+
+    assert (world.status["phase"], world.status["failures"]) == ("Succeeded", {})
+    name = world.runs.look_up("team", "docs")
+    assert name is not None
+    assert name.record.outcome == "Succeeded"
+
+
+@pytest.mark.req("K1")
+async def test_exit_code_0_without_an_outcome_is_no_success(world: World) -> None:
+    await started(world)
+    world.kubelet.exit(world.pod(1), 0)
+    await world.settle()
+    await world.after(1)
+
+    assert world.status["phase"] == "Pending"
+    assert world.status["failures"] == {"ExitedWithoutOutcome": 1}
+    assert [name[-1] for name in world.pods] == ["1", "2"]
+
+
+@pytest.mark.req("K1")
+async def test_pods_that_keep_failing_fail_the_run_with_the_last_reason(world: World) -> None:
+    world.apply()
+    await world.settle()
+    for attempt in (1, 2, 3):
+        world.kubelet.run(world.pod(attempt))
+        Executor(world, attempt)
+        world.kubelet.exit(world.pod(attempt), 3, message='{"reason": "AgentRaised", "message": "no disk"}')
+        await world.settle()
+        await world.after(10)
+
+    assert (world.status["phase"], world.reason) == ("Failed", "ExecutorFailed")
+    assert world.status["failures"] == {"AgentFailed": 3}
+    assert head_of(world).summary.phase is Phase.FAILED
+    ready = next(part for part in world.status["conditions"] if part["type"] == "Ready")
+    assert ready["message"] == (
+        "3 pods failed by the agent's own fault; attempt 3 failed with exit code 3: no disk"
+    )
+
+
+async def test_a_cancelled_run_is_closed_to_its_executor_at_once(world: World) -> None:
+    executor = await started(world)
+    world.edit(cancel=True)
+    await world.settle()
+
+    assert world.status["phase"] == "Cancelled"
+    assert executor.step("extract") is False
+    assert "deletionTimestamp" in world.api.all("pods")[0]["metadata"]
+
+    world.kubelet.exit(world.pod(1), 81)
+    await world.settle()
+    assert (world.pods, world.status["phase"]) == ([], "Cancelled")
+
+
+async def test_a_suspended_run_holds_and_goes_on_without_a_loss(world: World) -> None:
+    await started(world)
+    world.edit(suspend=True)
+    await world.settle()
+    world.kubelet.exit(world.pod(1), 80)
+    await world.settle()
+    assert (world.status["phase"], world.reason, world.pods) == ("Suspended", "Suspended", [])
+
+    world.edit(suspend=False)
+    await world.settle()
+    assert [name[-1] for name in world.pods] == ["2"]
+    assert (world.status["attempt"], world.status["disruptions"]) == (2, {})
+
+
+@pytest.mark.req("K3")
+async def test_the_same_manifest_applied_again_goes_on_with_the_run(world: World) -> None:
+    await started(world)
+    first = world.run_id
+    world.kubelet.lose(world.pod(1))
+    world.api.remove("agentruns", "team", "docs")
+    await world.settle()
+
+    world.apply("uid-2")
+    await world.settle()
+
+    assert world.run_id == first
+    assert [name[-1] for name in world.pods] == ["2"]
+    assert head_of(world).summary.resource_uid == "uid-2"
+    assert "Adopted" in {part["type"] for part in world.status["conditions"]}
+
+
+@pytest.mark.req("K3")
+async def test_the_same_manifest_applied_after_the_end_only_reports_it(world: World) -> None:
+    executor = await started(world)
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 0)
+    await world.settle()
+    world.api.remove("agentruns", "team", "docs")
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+
+    world.apply("uid-2")
+    await world.settle()
+
+    assert (world.status["phase"], world.pods) == ("Succeeded", [])
+    assert "Adopted" in {part["type"] for part in world.status["conditions"]}
+
+
+@pytest.mark.req("D9")
+async def test_another_spec_under_the_name_ends_the_old_run_first(world: World) -> None:
+    executor = await started(world)
+    first = world.run_id
+    world.api.remove("agentruns", "team", "docs")
+    world.apply("uid-2", {"inputs": {"folder": "other"}})
+    await world.settle()
+
+    assert executor.step("extract") is False
+    assert world.run_id != first
+    assert world.env(world.pod(1))["MILEPOST_RUN_ID"]
+
+
+async def test_a_pod_of_an_older_attempt_is_removed_when_it_comes_back(world: World) -> None:
+    await started(world)
+    world.dark.add("node-1")
+    world.queue.put(KEY)
+    await world.after(40)
+    assert [name[-1] for name in world.pods] == ["1", "2"]
+    old, new = world.api.all("pods")
+    assert "deletionTimestamp" in old["metadata"]
+    terms = new["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["node-1"]
+    assert (world.status["attempt"], world.status["disruptions"]) == (2, {"NodeSilent": 1})
+
+
+async def test_a_halted_run_waits_for_another_image(world: World) -> None:
+    executor = await started(world)
+    executor.record(Halted(reason="EntrypointNotFound", message="no module named docs"))
+    world.kubelet.exit(world.pod(1), 83)
+    await world.settle()
+    await world.after(600)
+    assert (world.status["phase"], world.reason, len(world.pods)) == ("Halted", "EntrypointNotFound", 1)
+
+    world.edit(agent={"image": "agent:2", "entrypoint": "documents.agent:index"})
+    await world.settle()
+    assert [name[-1] for name in world.pods] == ["1", "2"]
+    assert world.status["failures"] == {}
+
+
+async def test_a_store_that_refuses_is_a_condition_and_is_tried_again(world: World) -> None:
+    store = FaultyStore()
+    world.store = store
+    world.start_operator()
+    store.next_puts(StoreFault.refused())
+    world.apply()
+    await world.settle()
+    assert (world.status["phase"], world.pods) == ("Pending", [])
+    assert world.reason.startswith("Store")
+
+    await world.after(60)
+    assert [name[-1] for name in world.pods] == ["1"]
+    assert world.reason == "Starting"
+
+
+async def test_a_store_that_does_not_answer_keeps_the_phase(world: World) -> None:
+    store = FaultyStore()
+    world.store = store
+    world.start_operator()
+    await started(world)
+    store.next_gets_fail(1)
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+    assert (world.status["phase"], world.reason, world.pods) == ("Running", "StoreUnavailable", [])
+
+    await world.after(60)
+    assert [name[-1] for name in world.pods] == ["2"]
+
+
+@pytest.mark.parametrize(("store", "reason"), [("nowhere", "StoreUnknown"), ("closed", "StoreNotAllowed")])
+async def test_a_store_that_the_run_cannot_have_is_said(world: World, store: str, reason: str) -> None:
+    world.apply(spec={"store": {"name": store}})
+    await world.settle()
+
+    assert (world.status["phase"], world.reason, world.pods) == ("Pending", reason, [])
+
+
+async def test_a_record_that_is_gone_halts_the_run(world: World) -> None:
+    await started(world)
+    world.store.delete(f"team/runs/{world.run_id}/head")
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+
+    assert (world.status["phase"], world.reason, world.pods) == ("Halted", "Missing", [])
+
+
+async def test_a_pod_that_the_cluster_refuses_is_said_and_tried_again(world: World) -> None:
+    world.api.faults.append(Fault("POST", "pods", 403, "Forbidden", "exceeded quota: pods"))
+    world.apply()
+    await world.settle()
+    assert (world.reason, world.pods) == ("PodRefused", [])
+
+    await world.after(60)
+    assert world.reason == "Starting"
+
+
+async def test_a_name_that_a_strangers_pod_has_taken_is_said(world: World) -> None:
+    name = "docs-jje2z-1"
+    world.api.put("pods", {"metadata": {"name": name, "namespace": "team"}, "spec": {}, "status": {}})
+    world.apply()
+    await world.settle()
+
+    assert world.reason == "PodNameTaken"
+
+
+async def test_an_image_that_does_not_exist_is_said_and_makes_no_more_pods(world: World) -> None:
+    world.apply()
+    await world.settle()
+    world.kubelet.wait(world.pod(1), "ErrImagePull", "agent:1: not found")
+    await world.settle()
+    await world.after(3600)
+
+    assert (world.status["phase"], world.reason, len(world.pods)) == ("Pending", "ErrImagePull", 1)
+
+
+async def test_progress_is_written_late_and_everything_else_at_once(world: World) -> None:
+    executor = await started(world)
+    for index in range(4):
+        executor.step(f"step-{index}")
+        await world.after(10)
+        world.queue.put(KEY)
+        await world.settle()
+    writes = [path for method, path in world.api.requests if method == "PATCH"]
+    before = len(writes)
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 0)
+    await world.settle()
+
+    assert before <= 6
+    assert (world.status["phase"], world.status["progress"]) == ("Succeeded", "5")
+
+
+async def test_a_run_at_rest_costs_nothing(world: World) -> None:
+    executor = await started(world)
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 0)
+    await world.settle()
+    await world.after(60)
+    world.api.requests.clear()
+    world.queue.put(KEY)
+    await world.settle()
+
+    assert world.api.requests == []
+
+
+async def test_a_status_that_somebody_else_wrote_meanwhile_is_looked_at_again(world: World) -> None:
+    world.api.faults.append(Fault("PATCH", "status", 409, "Conflict", "modified"))
+    world.apply()
+    await world.settle()
+
+    assert world.reason == "Starting"
+
+
+async def test_an_older_version_that_arrives_late_changes_nothing(world: World) -> None:
+    executor = await started(world)
+    stale = dict(world.run)
+    executor.finish()
+    world.kubelet.exit(world.pod(1), 0)
+    await world.settle()
+    world._watch("MODIFIED", "agentruns", stale)
+    await world.settle()
+
+    assert world.status["phase"] == "Succeeded"
+    assert len(world.pods) == 1
+
+
+async def test_a_run_that_was_deleted_is_forgotten(world: World) -> None:
+    await started(world)
+    world.api.remove("agentruns", "team", "docs")
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+    await world.after(600)
+
+    assert (world.pods, world.cache.runs()) == ([], [])
+
+
+async def test_inputs_that_cannot_be_kept_exactly_are_refused(world: World) -> None:
+    world.apply(spec={"inputs": {"number": 2**60}})
+    await world.settle()
+
+    assert (world.status["phase"], world.reason, world.pods) == ("Halted", "InvalidSpec", [])
+    ready = next(part for part in world.status["conditions"] if part["type"] == "Ready")
+    assert ready["message"].startswith("spec.inputs.number: ")
