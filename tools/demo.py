@@ -163,7 +163,7 @@ def _judge(story: Story) -> tuple[dict[str, Any], list[str]]:
     after = [start for start in starts if start["at"] / 1e9 > story.evicted_at]
     resumed = [start for start in after if start["pod"] != starts[0]["pod"]]
     ledger = story.receiver.ledger()
-    applied = Counter(row["body"] for row in ledger["applied"] if row["key"].startswith(f"{run_id}/"))
+    applied = Counter(json.dumps(row["body"]) for row in ledger["applied"] if row["key"].startswith(f"{run_id}/"))
     repeated = [start["step"] for start in after if start["step"] in story.recorded_at_eviction]
     repeated += _started_after_its_record(starts)
     report = {

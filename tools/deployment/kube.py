@@ -5,12 +5,12 @@ Its generated models are left out: tests look at resources as a person does who 
 
 from __future__ import annotations
 
+import http.client
 import json
 from pathlib import Path
 from typing import Any, Final
 
 from kubernetes import config
-from kubernetes.client.exceptions import ApiException
 
 __all__ = ["Kube", "NotFound", "Refused"]
 
@@ -54,20 +54,18 @@ class Kube:
         query: dict[str, str] | None = None,
     ) -> Any:
         """Send one request and return the answer's JSON. Raises NotFound and Refused."""
-        try:
-            answer = self._api.call_api(
-                path,
-                method,
-                query_params=list((query or {}).items()),
-                header_params={"Content-Type": content, "Accept": accept},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-            )[0]
-        except ApiException as error:
-            message = _message(error)
-            raise (NotFound if error.status == 404 else Refused)(error.status, message) from None  # noqa: PLR2004
-        return json.loads(answer.data)
+        url, headers = self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Content-Type": content, "Accept": accept},
+            auth_settings=["BearerToken"],
+        )[1:3]
+        answer = self._api.call_api(method, url, headers, body).response
+        if answer.status < http.client.BAD_REQUEST:
+            return json.loads(answer.data)
+        missing = answer.status == http.client.NOT_FOUND
+        raise (NotFound if missing else Refused)(answer.status, _message(answer.data))
 
     def runs(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """Return the path of the namespace's AgentRuns, of one of them, or of a part of it."""
@@ -141,7 +139,7 @@ class Kube:
         try:
             self.request("POST", path, resource)
         except Refused as refused:
-            if refused.code != 409:  # noqa: PLR2004  (409 is HTTP's word for "exists")
+            if refused.code != http.client.CONFLICT:
                 raise
             self.request(
                 "PATCH",
@@ -151,9 +149,9 @@ class Kube:
             )
 
 
-def _message(error: ApiException) -> str:
+def _message(body: bytes) -> str:
     try:
-        message: str = json.loads(error.body or "")["message"]
+        message: str = json.loads(body)["message"]
     except (ValueError, KeyError, TypeError):
-        return str(error.reason)
+        return body.decode(errors="replace")
     return message
