@@ -80,6 +80,7 @@ class OneWriter(RuleBasedStateMachine):
         head = begin(self.store, entropy=self.entropy).head
         self.acknowledge(head)
         self.highest_epoch = 0
+        self.newest_attempt = 0
         self.log: list[tuple[int, str]] = []
 
     def acknowledge(self, head: Head) -> None:
@@ -243,6 +244,12 @@ class OneWriter(RuleBasedStateMachine):
         assert self.stands().head.epoch >= self.highest_epoch
         self.highest_epoch = self.stands().head.epoch
 
+    @invariant()
+    def no_older_attempt_takes_over_from_a_newer_one(self) -> None:
+        attempt = self.stands().head.attempt
+        assert attempt >= self.newest_attempt
+        self.newest_attempt = attempt
+
     def records(self, head: Head) -> list[tuple[int, str]]:
         bodies = [
             self.store.get(KEYS.segment(each.epoch, each.first, each.last, each.nonce))
@@ -262,7 +269,7 @@ def test_there_is_one_writer_and_its_log_keeps_all_that_was_acknowledged() -> No
     run_state_machine_as_test(
         OneWriter,
         settings=settings(
-            max_examples=60,
+            max_examples=100,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

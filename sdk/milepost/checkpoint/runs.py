@@ -125,7 +125,7 @@ class Runs:
         """Let a known run belong to another resource of the same name, which goes on with it.
 
         The name is changed first: a head that still carries the old resource is set right by the next call.
-        Raises Stale.
+        Raises Stale, and RunDeleted where the head is gone.
         """
         if name.record.resource_uid != resource_uid:
             record = replace(name.record, resource_uid=resource_uid)
@@ -147,7 +147,7 @@ class Runs:
     def supersede(self, name: NameSeen, head: HeadSeen | None, new: NewRun) -> str:
         """Begin a run under a name whose run is another one, which is ended first. Return the new run's id.
 
-        Raises Stale.
+        Raises Stale, and RunDeleted where the head of the run that is to end is gone.
         """
         if head is not None and not head.summary.phase.terminal:
             why = f"{new.namespace}/{new.name} was applied anew with another spec"
