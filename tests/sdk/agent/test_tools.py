@@ -1,0 +1,385 @@
+"""Tools: their effects, their keys, and calls that are not made twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from milepost import Call, Misuse, NotStorable, Retry, Run, StepFailed, tool
+from milepost.api.names import idempotency_key
+from milepost.checkpoint.records import StepCompleted, StepFailure, ToolCalled
+from tests.support.sessions import RunInMemory, wait_until
+
+AT_ONCE = Retry(wait=0)
+RUN_ID = "a" * 20
+
+
+class Receipt(BaseModel):
+    number: int
+
+
+class Outside:
+    """The world outside, and tools that reach it. Each notes the key of every call."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.keys: list[str] = []
+        self.attempts: list[int] = []
+        self.failures = failures
+
+        @tool(effect="keyed", version="2")
+        async def send(call: Call, number: int, *, draft: bool = False) -> Receipt:
+            self.note(call)
+            call.record(external_id=f"message-{number}", draft=draft)
+            return Receipt(number=number)
+
+        @tool(effect="repeatable")
+        async def touch(call: Call, number: int) -> int:
+            self.note(call)
+            return number
+
+        @tool(effect="none")
+        async def ask(call: Call, number: int) -> int:
+            self.note(call)
+            return number
+
+        self.send, self.touch, self.ask = send, touch, ask
+
+    def note(self, call: Call) -> None:
+        self.keys.append(call.key)
+        self.attempts.append(call.attempt)
+        if len(self.keys) <= self.failures:
+            raise OSError("the line is dead")
+
+
+@pytest.fixture
+def outside() -> Outside:
+    return Outside()
+
+
+@pytest.mark.req("A2", "E1")
+async def test_a_step_that_is_a_keyed_tool_is_one_record_that_says_all_of_the_call(
+    run: RunInMemory, outside: Outside
+) -> None:
+    async def agent(run: Run) -> Receipt:
+        return await run.step("send", outside.send, 7)
+
+    live = await run.go_on(agent)
+    resumed = await run.go_on(agent)
+
+    assert live == resumed == Receipt(number=7)
+    assert outside.keys == [f"{RUN_ID}/send"]
+    (called,) = run.events(ToolCalled)
+    assert called.model_dump(exclude={"arguments", "started_at", "duration_s"}) == {
+        "kind": "tool_called",
+        "step": "send",
+        "call": 1,
+        "tool": "send",
+        "version": "2",
+        "effect": "keyed",
+        "key": f"{RUN_ID}/send",
+        "attempt": 1,
+        "result": None,
+        "error": None,
+        "external_id": "message-7",
+        "evidence": {"draft": False},
+    }
+    assert called.duration_s >= 0
+    # Beginning, two claims, one step.
+    assert run.state.seq == 4
+
+
+@pytest.mark.req("E1")
+async def test_the_key_is_the_same_on_every_try_and_in_every_process(run: RunInMemory) -> None:
+    outside = Outside(failures=3)
+
+    async def agent(run: Run, wait: float) -> Receipt:
+        return await run.step("send", outside.send, 7, key="it", attempts=9, retry=Retry(wait=wait))
+
+    first = asyncio.create_task(run.go_on(lambda task: agent(task, wait=600)))
+    await asyncio.to_thread(wait_until, lambda: run.events(StepFailure))
+    first.cancel()
+    await run.go_on(lambda task: agent(task, wait=0))
+
+    assert set(outside.keys) == {f"{RUN_ID}/send=it"}
+    assert outside.attempts == [1, 2, 3, 4]
+
+
+@pytest.mark.req("E1")
+async def test_calls_with_an_effect_in_a_steps_body_are_numbered_from_the_second_on(
+    run: RunInMemory, outside: Outside
+) -> None:
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            await outside.ask(0)
+            await outside.send(1)
+            await asyncio.gather(outside.touch(2), outside.send(3))
+
+        await run.step("it", body)
+
+    await run.go_on(agent)
+
+    called = {(each.tool, each.call): each.key for each in run.events(ToolCalled)}
+    assert called == {
+        ("ask", 0): "",
+        ("send", 1): f"{RUN_ID}/it",
+        ("touch", 2): f"{RUN_ID}/it/2",
+        ("send", 3): f"{RUN_ID}/it/3",
+    }
+
+
+@pytest.mark.req("E1")
+async def test_a_long_key_is_a_digest_of_64_characters(run: RunInMemory, outside: Outside) -> None:
+    async def agent(run: Run) -> None:
+        await run.step("send", outside.send, 1, key="k" * 100)
+
+    await run.go_on(agent)
+
+    assert outside.keys == [idempotency_key(RUN_ID, "send=" + "k" * 100, 1)]
+    assert len(outside.keys[0]) == 64
+
+
+@pytest.mark.req("E2", "A2")
+async def test_a_call_that_succeeded_is_not_made_again_when_its_step_is_tried_again(
+    run: RunInMemory, outside: Outside
+) -> None:
+    tries: list[Receipt] = []
+
+    async def agent(run: Run) -> str:
+        async def body() -> str:
+            tries.append(await outside.send(1))
+            if len(tries) < 3:
+                raise OSError("after the effect")
+            return "done"
+
+        return await run.step("it", body, retry=AT_ONCE)
+
+    assert await run.go_on(agent) == "done"
+    assert tries == [Receipt(number=1)] * 3
+    assert outside.keys == [f"{RUN_ID}/it"]
+    (called,) = run.events(ToolCalled)
+    assert called.result is not None
+
+
+@pytest.mark.req("E2")
+async def test_a_call_that_succeeded_is_not_made_again_by_the_next_pod(
+    run: RunInMemory, outside: Outside
+) -> None:
+    hang = True
+
+    async def agent(run: Run) -> Receipt:
+        async def body() -> Receipt:
+            receipt = await outside.send(1)
+            if hang:
+                await asyncio.sleep(600)
+            return receipt
+
+        return await run.step("it", body)
+
+    going = asyncio.create_task(run.go_on(agent))
+    await asyncio.to_thread(wait_until, lambda: run.events(ToolCalled))
+    going.cancel()
+    hang = False
+
+    assert await run.go_on(agent) == Receipt(number=1)
+    assert outside.keys == [f"{RUN_ID}/it"]
+
+
+@pytest.mark.req("E2")
+async def test_the_same_key_with_other_arguments_is_refused(run: RunInMemory, outside: Outside) -> None:
+    tries: list[int] = []
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            tries.append(1)
+            await outside.send(len(tries))
+            raise OSError("after the effect")
+
+        await run.step("it", body, retry=AT_ONCE)
+
+    with pytest.raises(StepFailed, match=rf"the key {RUN_ID}/it stands for those") as failed:
+        await run.go_on(agent)
+
+    assert (failed.value.of(Misuse), failed.value.attempts) == (True, 2)
+    assert outside.keys == [f"{RUN_ID}/it"]
+
+
+@pytest.mark.req("A2")
+async def test_a_failed_call_is_recorded_with_its_error_and_its_evidence(run: RunInMemory) -> None:
+    @tool(effect="repeatable")
+    async def fail(call: Call) -> None:
+        call.record(external_id="m-1", checksum="abc")
+        raise OSError("refused")
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            await fail()
+
+        await run.step("it", body, attempts=1)
+
+    with pytest.raises(StepFailed):
+        await run.go_on(agent)
+
+    (called,) = run.events(ToolCalled)
+    assert called.error is not None
+    assert (called.error.kind, called.error.message) == ("builtins.OSError", "refused")
+    assert (called.external_id, called.evidence) == ("m-1", {"checksum": "abc"})
+    # With its step, not in a record of its own.
+    assert run.state.seq == 3
+
+
+@pytest.mark.req("A2")
+async def test_a_call_without_an_effect_goes_with_its_step(run: RunInMemory, outside: Outside) -> None:
+    async def agent(run: Run) -> None:
+        async def body() -> int:
+            return await outside.ask(1)
+
+        await run.step("it", body)
+
+    await run.go_on(agent)
+
+    (called,) = run.events(ToolCalled)
+    assert (called.tool, called.effect, called.call, called.key) == ("ask", "none", 0, "")
+    assert run.state.seq == 3
+
+
+async def test_a_call_knows_how_often_its_step_was_tried(run: RunInMemory) -> None:
+    outside = Outside(failures=2)
+
+    async def agent(run: Run) -> None:
+        await run.step("it", outside.ask, 1, retry=AT_ONCE)
+
+    await run.go_on(agent)
+
+    assert outside.attempts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("which", ["send", "touch"])
+async def test_a_tool_with_an_effect_is_refused_outside_a_step(
+    run: RunInMemory, outside: Outside, which: str
+) -> None:
+    async def agent(_: Run) -> None:
+        await getattr(outside, which)(1)
+
+    with pytest.raises(Misuse, match="only inside a step"):
+        await run.go_on(agent)
+
+    assert outside.keys == []
+
+
+async def test_a_tool_without_an_effect_can_be_called_anywhere(run: RunInMemory, outside: Outside) -> None:
+    async def agent(_: Run) -> int:
+        return await outside.ask(3)
+
+    assert await run.go_on(agent) == 3
+
+
+async def test_a_tool_with_some_of_its_arguments_is_still_the_step_itself(
+    run: RunInMemory, outside: Outside
+) -> None:
+    async def agent(run: Run) -> Receipt:
+        return await run.step("send", partial(outside.send, draft=True), 7)
+
+    live = await run.go_on(agent)
+    resumed = await run.go_on(agent)
+
+    assert live == resumed == Receipt(number=7)
+    (called,) = run.events(ToolCalled)
+    assert (called.call, called.key, called.evidence) == (1, f"{RUN_ID}/send", {"draft": True})
+    assert run.state.seq == 4
+
+
+async def test_a_plain_function_that_returns_a_call_makes_it(run: RunInMemory, outside: Outside) -> None:
+    async def agent(run: Run) -> Any:
+        return await run.step("send", lambda: outside.touch(7))
+
+    assert await run.go_on(agent) == 7
+    assert outside.keys == [f"{RUN_ID}/send"]
+
+
+async def test_a_call_in_another_threads_event_loop_is_refused(run: RunInMemory, outside: Outside) -> None:
+    async def agent(run: Run) -> None:
+        await run.step("it", lambda: asyncio.run(outside.send(1)))
+
+    with pytest.raises(StepFailed, match="event loop of another thread"):
+        await run.go_on(agent)
+
+    assert outside.keys == []
+
+
+async def test_a_call_that_outlives_its_step_is_refused(run: RunInMemory, outside: Outside) -> None:
+    later: list[asyncio.Task[Any]] = []
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            async def call() -> None:
+                await asyncio.sleep(0.05)
+                await outside.send(1)
+
+            later.append(asyncio.create_task(call()))
+
+        await run.step("it", body)
+        await later[0]
+
+    with pytest.raises(Misuse, match="has ended"):
+        await run.go_on(agent)
+
+    assert outside.keys == []
+
+
+async def test_a_tools_large_result_is_a_blob_too(run: RunInMemory) -> None:
+    @tool(effect="repeatable")
+    async def fetch() -> str:
+        return "x" * 20_000
+
+    async def agent(run: Run) -> int:
+        async def body() -> int:
+            return len(await fetch())
+
+        return await run.step("it", body)
+
+    assert await run.go_on(agent) == 20_000
+    (called,) = run.events(ToolCalled)
+    assert called.result is not None
+    assert (called.result.inline, called.result.size) == (None, 20_002)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "error"),
+    [
+        ({"when": object()}, NotStorable),
+        ({"page": "x" * 20_000}, NotStorable),
+        ({"external_id": 7}, Misuse),
+    ],
+)
+async def test_evidence_that_no_record_can_hold_is_refused_where_it_is_given(
+    run: RunInMemory, evidence: dict[str, Any], error: type[Exception]
+) -> None:
+    @tool(effect="keyed")
+    async def send(call: Call) -> None:
+        with pytest.raises(error):
+            call.record(**evidence)
+
+    async def agent(run: Run) -> None:
+        await run.step("send", send)
+
+    await run.go_on(agent)
+
+    assert run.events(ToolCalled)[0].evidence == {}
+    assert len(run.events(StepCompleted)) == 1
+
+
+def not_async(call: Call) -> None: ...
+
+
+async def no_call(number: int) -> None: ...
+
+
+@pytest.mark.parametrize(("fn", "message"), [(not_async, "async function"), (no_call, "must be a Call")])
+def test_a_keyed_tool_is_async_and_takes_a_call(fn: Callable[..., Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tool(effect="keyed")(fn)
