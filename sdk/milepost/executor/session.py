@@ -88,7 +88,7 @@ class Session:
         agent: Agent[..., Any] | None = None
         cannot: CannotStart | Damaged | None = None
         try:
-            agent = _find(await self._unless_stopped(self._started))
+            agent = _find(await self._unless_stopped(self._started), self.settings.agent_version)
         except (CannotStart, Damaged) as error:
             # The head can still be written: what is wrong is recorded for people to see.
             cannot = error
@@ -233,8 +233,9 @@ class Session:
         return ending
 
 
-def _find(started: Started) -> Agent[..., Any]:
-    agent = find_agent(started.entrypoint, started.agent_version)
+def _find(started: Started, version: str) -> Agent[..., Any]:
+    # The version is the manifest's of today: unlike the entrypoint it may change while the run goes on.
+    agent = find_agent(started.entrypoint, version)
     agent.arguments(started.inputs)
     return agent
 

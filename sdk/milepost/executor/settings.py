@@ -32,6 +32,7 @@ class Settings:
     pod: str
     node: str
     image: str
+    agent_version: str
     previous_end: PreviousEnd | None
     grace: float
     store_deadline: float
@@ -51,6 +52,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         pod=environment.get("MILEPOST_POD_NAME", ""),
         node=environment.get("MILEPOST_NODE", ""),
         image=environment.get("MILEPOST_IMAGE", ""),
+        agent_version=environment.get("MILEPOST_AGENT_VERSION", ""),
         previous_end=_previous_end(environment.get("MILEPOST_PREVIOUS_END", "")),
         grace=_number(environment, "MILEPOST_GRACE_SECONDS", "60", float, 0),
         store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
