@@ -40,8 +40,11 @@ def main() -> int:
             namespaces=settings.namespaces,
             stop_flag=operator.stop_flag,
         )
-    except kopf.PermanentError as error:
-        log.error("cannot start", error=str(error))  # noqa: TRY400  the message says it all
+    except Exception:
+        # Kopf wraps what start-up raised in an error that says less than ours; anything else is a bug.
+        if not operator.misconfigured:
+            raise
+        log.error("cannot start", error=operator.misconfigured)  # noqa: TRY400  the message says it all
         return 2
     if operator.failure:
         log.error("ended by a failure", failure=operator.failure)

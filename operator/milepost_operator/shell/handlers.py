@@ -69,6 +69,7 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
         try:
             await operator.start()
         except BadSettings as error:
+            operator.misconfigured = str(error)
             # Anything else is tried again by Kopf; a setting does not get better by waiting.
             raise kopf.PermanentError(str(error)) from error
 

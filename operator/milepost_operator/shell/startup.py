@@ -55,7 +55,7 @@ def open_s3(entry: StoreEntry, credentials: Path | None) -> Store:
 
 
 class Operator:
-    """The process. `stop_flag` is set when it has to end."""
+    """The process. `stop_flag` is set when it has to end; `failure` and `misconfigured` say why it did."""
 
     def __init__(self, settings: Settings, kopf_settings: kopf.OperatorSettings) -> None:
         self.settings = settings
@@ -63,6 +63,7 @@ class Operator:
         self.queue: KeyedQueue[RunKey] = KeyedQueue(time.monotonic)
         self.stop_flag = asyncio.Event()
         self.failure = ""
+        self.misconfigured = ""
         self._kopf_settings = kopf_settings
         self._nodes = Nodes(time.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
