@@ -73,7 +73,7 @@ HALTED = a_head(Phase.HALTED)
         (an_ended_pod(code=81), a_head(), "Fenced", "disruption"),
         (an_ended_pod(code=82), a_head(), "StoreUnknown", "disruption"),
         (an_ended_pod(code=83), HALTED, "Halted", "disruption"),
-        (an_ended_pod(code=83), a_head(), "HaltedWithoutRecord", "agent"),
+        (an_ended_pod(code=83), a_head(), "Halted", "disruption"),
         (an_ended_pod(code=84), UNCLAIMED, "StartError", "start"),
         (an_ended_pod(code=128, reason="StartError"), UNCLAIMED, "StartError", "start"),
         (an_ended_pod(code=137, reason="OOMKilled"), a_head(), "OOMKilled", "memory"),

@@ -342,6 +342,14 @@ def test_a_halted_run_starts_nothing() -> None:
     )
 
 
+def test_an_executor_that_halted_and_could_not_record_it_is_not_followed_by_another() -> None:
+    pod = an_ended_pod(code=83, said='{"reason": "Corrupt", "message": "segment 4 is not what was written"}')
+    decided = plan(an_observation(a_run(), pod))
+
+    assert (decided.phase, decided.reason, decided.actions) == (Phase.HALTED, "Corrupt", ())
+    assert decided.message == "segment 4 is not what was written; delete pod docs-xl66r-1 to try again"
+
+
 def test_a_halted_run_goes_on_with_another_image() -> None:
     head = a_head(Phase.HALTED, outcome=Outcome("EntrypointNotFound", "no module named docs"))
     decided = plan(an_observation(a_run(a_spec(image="agent:2")), an_ended_pod(code=83), head=head))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from milepost.api.resource import Phase
+from milepost_operator.core.ended import classify
 from milepost_operator.core.identity import deletions, ready
 from milepost_operator.core.observation import Observation
 from milepost_operator.core.plan import AT_ONCE, EndRun, NoteOutcome, Plan, Telling
@@ -79,13 +80,30 @@ def disturbed(seen: Observation) -> Plan | None:
 
 def halted(seen: Observation) -> Plan | None:
     """Wait for a person where the run has halted; another image or version lets it go on."""
-    if seen.head is None or seen.head.phase is not Phase.HALTED or _changed_since_halt(seen):
+    if seen.head is None or seen.head.phase is not Phase.HALTED:
+        return _halted_unrecorded(seen)
+    if _changed_since_halt(seen):
         return None
     outcome = seen.head.outcome
     reason = outcome.reason if outcome and outcome.reason else "Halted"
     message = outcome.message if outcome else ""
     told = Telling(f"Halted/{seen.head.epoch}", reason, message or "the run has halted", "Warning")
     return Plan(Phase.HALTED, reason, message, tell=(told,))
+
+
+def _halted_unrecorded(seen: Observation) -> Plan | None:
+    """Hold a run whose executor halted and could not record it, as where it found the history damaged."""
+    pod, agent = seen.newest, seen.run.spec.agent
+    if pod is None or pod.gone or (pod.image, pod.agent_version) != (agent.image, agent.version):
+        return None
+    end = classify(pod, seen.head)
+    if end.cause != "Halted":
+        return None
+    reason = end.reason or "Halted"
+    message = f"{end.message or 'the executor has halted'}; delete pod {pod.name} to try again"
+    return Plan(
+        Phase.HALTED, reason, message, tell=(Telling(f"Halted/{pod.uid}", reason, message, "Warning"),)
+    )
 
 
 def _changed_since_halt(seen: Observation) -> bool:

@@ -15,7 +15,6 @@ import re
 from typing import Final
 
 from milepost.api.exits import Exit
-from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary
 from milepost_operator.core.observation import End, Fault, PodSeen, Terminated
 
@@ -36,12 +35,11 @@ _RESERVED: Final = {
     Exit.RELEASED: ("Released", Fault.DISRUPTION),
     Exit.FENCED: ("Fenced", Fault.DISRUPTION),
     Exit.STORE_UNKNOWN: ("StoreUnknown", Fault.DISRUPTION),
+    Exit.HALTED: ("Halted", Fault.DISRUPTION),
     Exit.START_ERROR: ("StartError", Fault.START),
 }
 
-AGENT_CAUSES: Final = frozenset(
-    {"AgentFailed", "Killed", "ExitedWithoutOutcome", "HaltedWithoutRecord", "OutOfMemoryAtStart"}
-)
+AGENT_CAUSES: Final = frozenset({"AgentFailed", "Killed", "ExitedWithoutOutcome", "OutOfMemoryAtStart"})
 """The causes that use up `retry.executorFailures`."""
 
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
@@ -68,7 +66,6 @@ _PHRASES: Final = {
     "OOMKilled": "ran out of memory",
     "OutOfMemoryAtStart": "ran out of memory before it began",
     "ExitedWithoutOutcome": "exited with code 0 and recorded no outcome",
-    "HaltedWithoutRecord": "exited as halted and recorded nothing",
     "Killed": "was killed",
 }
 
@@ -85,7 +82,7 @@ def lost(attempt: int) -> End:
 
 
 def classify(pod: PodSeen, head: HeadSummary | None) -> End:
-    """Return how an ended pod ended. The head tells whether it ever claimed the run, and if it halted."""
+    """Return how an ended pod ended. The head tells whether it ever claimed the run."""
     done = pod.container if isinstance(pod.container, Terminated) else None
     code = done.exit_code if done else None
     reason, message = _said(done.message if done else "")
@@ -97,11 +94,8 @@ def _cause(pod: PodSeen, done: Terminated | None, head: HeadSummary | None) -> t
     claimed = head is not None and head.attempt >= pod.attempt
     if done and done.reason == "OOMKilled":
         return ("OOMKilled", Fault.MEMORY) if claimed else ("OutOfMemoryAtStart", Fault.AGENT)
-    if done and done.exit_code in (Exit.FENCED, Exit.STORE_UNKNOWN, Exit.START_ERROR):
+    if done and done.exit_code in (Exit.FENCED, Exit.STORE_UNKNOWN, Exit.HALTED, Exit.START_ERROR):
         return _RESERVED[Exit(done.exit_code)]
-    if done and done.exit_code == Exit.HALTED:
-        halted = head is not None and head.phase is Phase.HALTED
-        return ("Halted", Fault.DISRUPTION) if halted else ("HaltedWithoutRecord", Fault.AGENT)
     return _disruption(pod, done) or _by_itself(done)
 
 
