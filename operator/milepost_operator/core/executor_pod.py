@@ -195,7 +195,6 @@ def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> l
         "MILEPOST_ATTEMPT": str(create.attempt),
         "MILEPOST_IMAGE": run.spec.agent.image,
         "MILEPOST_AGENT_VERSION": run.spec.agent.version,
-        "MILEPOST_AGENT_VERSION": run.spec.agent.version,
         "MILEPOST_GRACE_SECONDS": str(run.spec.pod.grace_period_seconds),
         "MILEPOST_PREVIOUS_END": _previous_end(create.previous_end),
     }
