@@ -266,6 +266,17 @@ def test_a_pod_that_never_began_makes_way_for_another_image() -> None:
     )
 
 
+def test_a_pod_that_fits_only_where_it_must_not_go_is_made_anew_when_that_node_reports_again() -> None:
+    pod = a_pod(
+        2, container=None, phase="Pending", node="", unschedulable="0/1", avoids=frozenset({"node-1"})
+    )
+    still_silent = an_observation(a_run(attempt=2), pod, silent_nodes=frozenset({"node-1"}))
+    back = an_observation(a_run(attempt=2), pod)
+
+    assert (plan(still_silent).reason, plan(still_silent).actions) == ("Unschedulable", ())
+    assert [type(action) for action in plan(back).actions] == [DeletePod]
+
+
 def test_a_pod_that_runs_keeps_its_image_until_the_next_one() -> None:
     assert plan(an_observation(a_run(), a_pod(image="registry.example/agent:0"))).actions == ()
 
@@ -274,7 +285,7 @@ def test_a_running_pod_is_shown() -> None:
     told = Telling("Started/1", "Started", "attempt 1 has started on node-1")
 
     assert plan(an_observation(a_run(), a_pod())) == Plan(
-        Phase.RUNNING, "Running", "attempt 1 on node-1", tell=(told,), look_again_in=timedelta(seconds=10)
+        Phase.RUNNING, "Running", "attempt 1 on node-1", tell=(told,), look_again_in=timedelta(seconds=10.5)
     )
 
 

@@ -28,6 +28,7 @@ from milepost.errors import InvalidRun
 from milepost_operator.core.observation import CONTAINER, End
 from milepost_operator.core.plan import CreatePod
 from milepost_operator.core.reading import (
+    ANNOTATION_AVOIDS,
     ANNOTATION_IMAGE,
     ANNOTATION_IN_A_ROW,
     ANNOTATION_PREVIOUS_END,
@@ -157,6 +158,8 @@ def _annotations(run: AgentRun, run_id: str, create: CreatePod) -> dict[str, str
         notes[ANNOTATION_IN_A_ROW] = str(create.in_a_row)
     if create.previous_end is not None:
         notes[ANNOTATION_PREVIOUS_END] = _previous_end(create.previous_end)
+    if create.avoid:
+        notes[ANNOTATION_AVOIDS] = " ".join(sorted(create.avoid))
     if create.resumes_after:
         notes[ANNOTATION_RESUMES_AFTER] = create.resumes_after
     return notes

@@ -89,7 +89,8 @@ class PodSeen:
     `owned` is false for a pod that another resource of the same name left behind while working on this same
     run. `gone` means that the object is no longer there and this is how it was last seen. `deadline` is the
     deletion time, which includes the grace period. `disruption` is the reason of a true DisruptionTarget.
-    `image` is what was asked for, whatever an admission controller has made of it.
+    `avoids` names the nodes that were silent when it was made. `image` is what was asked for, whatever an
+    admission controller has made of it.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PodSeen:
     disruption: str = ""
     unschedulable: str = ""
     created: datetime | None = None
+    avoids: frozenset[str] = frozenset()
     image: str = ""
     agent_version: str = ""
     previous_end: End | None = None

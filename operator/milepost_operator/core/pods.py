@@ -11,7 +11,7 @@ from typing import Final
 
 from milepost.api.resource import Phase
 from milepost_operator.core.counting import agent_failures, pods_at_this_step
-from milepost_operator.core.ended import classify, lost, phrase
+from milepost_operator.core.ended import UNCOUNTED, classify, lost, phrase
 from milepost_operator.core.identity import deletions
 from milepost_operator.core.observation import End, Fault, Observation, PodSeen, Started, Terminated, Waiting
 from milepost_operator.core.plan import AT_ONCE, CreatePod, DeletePod, EndRun, Plan, Telling
@@ -31,7 +31,8 @@ __all__ = [
     "stale_attempts",
 ]
 
-_PROGRESS_AGAIN: Final = timedelta(seconds=10)
+# A little more than the time for which a head that was read is good enough.
+_PROGRESS_AGAIN: Final = timedelta(seconds=10.5)
 _PENDING_AGAIN: Final = timedelta(seconds=30)
 _OLD_POD_AGAIN: Final = timedelta(seconds=5)
 
@@ -84,20 +85,27 @@ def silent_node(seen: Observation) -> Plan | None:
     pod = seen.newest
     if pod is None or pod.has_ended(seen.now) or not seen.silent(pod):
         return None
-    return _next_pod(seen, End(pod.attempt, "NodeSilent", Fault.DISRUPTION, node=pod.node))
+    end = End(pod.attempt, "NodeSilent", Fault.DISRUPTION, node=pod.node)
+    return _next_pod(seen, end, tell=_loss(end))
 
 
 def outdated_pod(seen: Observation) -> Plan | None:
-    """Remove a pod that never began, often for want of its image, when another image is asked for."""
+    """Remove a pod that has not begun and was made for a world that has changed.
+
+    Its image may not exist, and another is asked for now; or no node fits because it avoids a silent one,
+    which reports again.
+    """
     pod = seen.newest
     if pod is None or pod.has_ended(seen.now) or pod.deadline or isinstance(pod.container, Started):
         return None
-    if not pod.image or pod.image == seen.run.spec.agent.image:
+    if pod.image and pod.image != seen.run.spec.agent.image:
+        reason, why = "ImageChanged", "spec.agent.image has changed"
+    elif pod.unschedulable and pod.avoids - seen.silent_nodes:
+        reason, why = "NodeReportsAgain", "a node that it avoids reports again"
+    else:
         return None
-    stop = deletions(seen, "spec.agent.image has changed")
-    return Plan(
-        Phase.PENDING, "ImageChanged", "the pod with the former image is removed", stop, look_again_in=AT_ONCE
-    )
+    message = f"a pod that has not begun makes way for another: {why}"
+    return Plan(Phase.PENDING, reason, message, deletions(seen, why), look_again_in=AT_ONCE)
 
 
 def running(seen: Observation) -> Plan | None:
@@ -209,15 +217,18 @@ def disrupted(seen: Observation) -> Plan | None:
     end = last_end(seen)
     if end is None:
         return None
-    told: tuple[Telling, ...] = ()
-    if end.cause not in ("Suspended", "Adopted", "Halted"):
-        on = f" on {end.node}" if end.node else ""
-        message = f"the pod of attempt {end.attempt}{on} {phrase(end)}; the run goes on in another"
-        told = (Telling(f"Disrupted/{end.attempt}", "Disrupted", message),)
     # A kubelet or a store that refuses every pod must not be met with hundreds of them a minute.
     row = _in_a_row(seen)
     wait = _wait(seen, _AGENT_DELAY, row - 2) if row > 1 else AT_ONCE
-    return _next_pod(seen, end, wait=wait, tell=told)
+    return _next_pod(seen, end, wait=wait, tell=_loss(end))
+
+
+def _loss(end: End) -> tuple[Telling, ...]:
+    if end.cause in UNCOUNTED:
+        return ()
+    on = f" on {end.node}" if end.node else ""
+    message = f"the pod of attempt {end.attempt}{on} {phrase(end)}; the run goes on in another"
+    return (Telling(f"Disrupted/{end.attempt}", "Disrupted", message),)
 
 
 def first_start(seen: Observation) -> Plan | None:

@@ -28,6 +28,7 @@ from milepost_operator.core.observation import (
 )
 
 __all__ = [
+    "ANNOTATION_AVOIDS",
     "ANNOTATION_IMAGE",
     "ANNOTATION_IN_A_ROW",
     "ANNOTATION_PREVIOUS_END",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 ANNOTATION_PREVIOUS_END: Final = f"{GROUP}/previous-end"
+ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids"
 ANNOTATION_IMAGE: Final = f"{GROUP}/image"
 ANNOTATION_RUN_ID: Final = f"{GROUP}/run-id"
 ANNOTATION_VERSION: Final = f"{GROUP}/agent-version"
@@ -150,6 +152,7 @@ def read_pod(raw: Mapping[str, Any], owner_uid: str, run_id: str, *, gone: bool 
         if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
         else "",
         created=parse_time(metadata.get("creationTimestamp")),
+        avoids=frozenset(notes.get(ANNOTATION_AVOIDS, "").split()),
         image=notes.get(ANNOTATION_IMAGE, ""),
         agent_version=notes.get(ANNOTATION_VERSION, ""),
         previous_end=_read_end(notes.get(ANNOTATION_PREVIOUS_END, "")),
