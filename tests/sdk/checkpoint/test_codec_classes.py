@@ -223,6 +223,12 @@ def a_note_of_other_types() -> Note:
     return Note.model_construct(title=b"x", pages=True)  # type: ignore[arg-type]  # as above
 
 
+def a_moved_dict() -> collections.OrderedDict[str, int]:
+    value = collections.OrderedDict(b=1, a=2)
+    value.move_to_end("b")
+    return value
+
+
 def a_busy() -> Busy:
     value = Busy(1)
     value.runs = 5
@@ -291,6 +297,7 @@ STORED: dict[str, tuple[Any, Any]] = {
     "subclass of list": (Notes([Note(title="a")]), Notes),
     "subclass of dict": (Ledger(a=Point(1.0)), Ledger),
     "ordered dict": (collections.OrderedDict(b=1, a=2), collections.OrderedDict),
+    "ordered dict in another order": (a_moved_dict(), collections.OrderedDict),
     "ordered dict of models": (
         collections.OrderedDict(b=Note(title="a")),
         collections.OrderedDict[str, Note],
@@ -325,6 +332,26 @@ def test_no_stored_value_names_a_module(value: Any, declared: Any) -> None:
 
 class Shape(Protocol[T_co]):
     def area(self) -> T_co: ...
+
+
+@dataclass
+class Failure(Exception):
+    code: int
+
+
+class Doubled:
+    """An attribute that changes what it is given."""
+
+    def __set__(self, owner: Any, value: int) -> None:
+        owner.__dict__["amount"] = 2 * value
+
+
+@dataclass
+class Invoice:
+    amount: int
+
+
+Invoice.amount = Doubled()  # type: ignore[assignment]  # as a descriptor is put there
 
 
 class WithLock(BaseModel):
@@ -390,6 +417,13 @@ REFUSED: dict[str, tuple[Any, Any, str, str]] = {
         "result[3]",
         "no lossless",
     ),
+    "exception": ([Failure(1)], list[Failure], "result[0]", "raise it, or return its message"),
+    "attribute that changes its value": (
+        Invoice(1),
+        Invoice,
+        "result.amount",
+        "it would not come back as it is",
+    ),
     "set part": ({1: {"x": Frozen(when=Colour.RED)}}, dict[int, dict[str, Any]], "result[1].x", "Frozen"),
 }
 
@@ -425,7 +459,7 @@ def test_arms_of_arms_are_refused_in_bounded_time() -> None:
     for _ in range(60):
         value = {"under": value}
 
-    with pytest.raises(NotStorable, match=r"fits in too many ways|does not name the class Point"):
+    with pytest.raises(NotStorable, match="fits in too many ways"):
         store(value, Left | Right)
 
 
@@ -444,6 +478,10 @@ def test_rebuilding_runs_none_of_the_authors_code() -> None:
     copy = store(value, Busy)[1]
 
     assert (copy.runs, hasattr(copy, "later")) == (5, False)
+
+
+def test_an_ordered_dict_keeps_its_own_order() -> None:
+    assert list(store(a_moved_dict(), collections.OrderedDict)[1]) == ["a", "b"]
 
 
 def test_an_arm_is_found_again_when_the_union_lists_it_elsewhere() -> None:
@@ -465,9 +503,11 @@ def test_twins_with_one_name_are_told_apart_by_their_position() -> None:
     )
     twins = Note | other
 
-    copy = store(other(title="a", pages=1), twins)[1]
+    data, copy = store(other(title="a", pages=1), twins)
 
     assert type(copy) is other
+    with pytest.raises(DecodeError, match="has no arm 'Note' at 7"):
+        decode(data | {"i": 7}, twins)
 
 
 def test_a_new_field_takes_its_default() -> None:

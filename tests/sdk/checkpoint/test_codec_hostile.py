@@ -142,6 +142,7 @@ HOSTILE_DATA: dict[str, tuple[Any, Any, str]] = {
     "time": ({"$mp": "time", "v": "25:00:00"}, Any, "value"),
     "datetime": ({"$mp": "datetime", "v": "yesterday"}, Any, "value"),
     "datetime with its offset": ({"$mp": "datetime", "v": "2026-01-01T00:00:00+01:00"}, Any, "value"),
+    "datetime in other words": ({"$mp": "datetime", "v": "2026-01-01 00:00:00"}, Any, "value"),
     "fold": ({"$mp": "time", "v": "01:00:00", "fold": 2}, Any, "value"),
     "fold that is no integer": ({"$mp": "time", "v": "01:00:00", "fold": True}, Any, "value"),
     "offset": ({"$mp": "time", "v": "01:00:00", "offset": [5, 0, 0]}, Any, "value"),
@@ -181,7 +182,7 @@ HOSTILE_DATA: dict[str, tuple[Any, Any, str]] = {
     "native as a subclass": ({"$mp": "of", "v": [1]}, list, "value"),
     "arm of no union": ({"$mp": "arm", "i": 1, "t": "Point", "v": 1}, Note, "value"),
     "arm far away": ({"$mp": "arm", "i": 10**9, "t": "x", "v": 1}, Note | Point, "value"),
-    "arm before the first": ({"$mp": "arm", "i": -1, "t": "Note | Point", "v": 1}, Note | Point, "value"),
+    "arm before the first": ({"$mp": "arm", "i": -1, "t": "Point", "v": 1}, Note | Point, "value"),
     "arm by a truth": ({"$mp": "arm", "i": True, "t": "Point", "v": 1}, Note | Point, "value"),
     "arm without a label": ({"$mp": "arm", "i": 1, "v": 1}, Note | Point, "value"),
 }

@@ -185,6 +185,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
         "only datetime.timezone and zoneinfo.ZoneInfo",
     ),
     "cycle": (lambda: {"a": a_cycle()}, "result.a[1].self", "it holds itself"),
+    "too many parts": (lambda: ({0}, [0] * (MAX_PARTS + 1)), "result[1]", f"more than {MAX_PARTS} parts"),
     "explosion of shared lists": (an_explosion, "result", f"more than {MAX_PARTS} parts"),
 }
 

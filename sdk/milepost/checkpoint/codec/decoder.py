@@ -122,11 +122,11 @@ def _dict(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> dic
 
 def _arm(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
     index, name = data.get("i"), data.get("t")
-    if type(index) is not int or type(name) is not str:
+    if type(index) is not int or index < 0 or type(name) is not str:
         raise DecodeError(show(where), "an arm of a union has a position and a label")
     found = hints.arms(declared) if hints.is_union(declared) else [declared]
     labels = [hints.label(arm) for arm in found]
-    if not (0 <= index < len(labels) and labels[index] == name):
+    if not (index < len(labels) and labels[index] == name):
         if labels.count(name) != 1:
             raise DecodeError(
                 show(where), f"the declared type {hints.label(declared)} has no arm {name[:80]!a} at {index}"

@@ -142,6 +142,8 @@ class Encoder:
             try:
                 inner = write(value, arm, where, depth + 1)
             except NotStorable as error:
+                if self._trials_left < 0:
+                    raise
                 refused = refused or error
                 continue
             if self._named == before:
