@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,14 +78,28 @@ class Scene:
 
     def until_done(self, name: str, steps: int) -> Resource:
         """Wait until the receiver has seen step `steps` begin: by then all before it are recorded."""
+        return self.until_told(name, f"step-{steps}")
+
+    def until_told(self, name: str, step: str) -> Resource:
+        """Wait until the receiver was told that this step begins, and return the run's status."""
         run_id = self.until(name, "a run id", lambda s: s.get("runId"))["runId"]
         wait_until(
-            lambda: any(s["step"] == f"step-{steps}" for s in self.starts(run_id)),
-            f"step {steps} of {name} to begin",
+            lambda: any(start["step"] == step for start in self.starts(run_id)),
+            f"{step} of {name} to begin",
             within=PATIENCE,
             hint=lambda: self.told(name),
         )
         return self.status(name)
+
+    def until_called(self, name: str, number: int) -> None:
+        """Wait until step `number` has had its effect."""
+        run_id = self.until(name, "a run id", lambda s: s.get("runId"))["runId"]
+        wait_until(
+            lambda: f"{run_id}/step-{number}" in self.calls(run_id),
+            f"the effect of step {number} of {name}",
+            within=PATIENCE,
+            hint=lambda: self.told(name),
+        )
 
     def pod(self, name: str, attempt: int, *, within: float = PATIENCE) -> Resource:
         """Wait for the pod of an attempt to run, and return it."""
@@ -96,6 +112,17 @@ class Scene:
             return None
 
         return wait_until(look, f"pod {attempt} of {name}", within=within, hint=lambda: self.told(name))
+
+    def kill(self, name: str, attempt: int) -> None:
+        """End the attempt's processes with SIGKILL, from outside of its container."""
+        for pid in self.processes(name, attempt):
+            os.kill(pid, signal.SIGKILL)
+
+    def processes(self, name: str, attempt: int) -> list[int]:
+        """Return the ids of the attempt's processes, as this machine numbers them."""
+        pod = self.pod(name, attempt)
+        node = next(n for n in self.deployment.cluster.nodes if n.name == pod["spec"]["nodeName"])
+        return node.container_pids(pod["metadata"]["name"], self.namespace, "executor")
 
     def until_no_run(self, name: str) -> None:
         def gone() -> bool:

@@ -1,9 +1,8 @@
-"""An agent that does what a test's script says, and dies where it says, in its first pod only."""
+"""An agent that does what a test's script says, and stops where it says, in its first pod only."""
 
 import asyncio
 import json
 import os
-import signal
 import socket
 from typing import Any, Literal
 from urllib.request import Request, urlopen
@@ -19,13 +18,17 @@ def _post(url: str, body: dict[str, Any], **headers: str) -> None:
         pass
 
 
-def _die(death: Death) -> None:
+async def _die(death: Death) -> None:
+    """End here, in the first pod only.
+
+    A container's first process cannot kill itself: SIGKILL has to come from outside. So it waits for it.
+    """
     if os.environ["MILEPOST_ATTEMPT"] != "1":
         return
-    if death in ("before-record", "after-record"):
-        os.kill(os.getpid(), signal.SIGKILL)
     if death in ("exit-0", "exit-9"):
         os._exit(int(death[-1]))
+    if death:
+        await asyncio.Event().wait()
 
 
 @tool(effect="keyed")
@@ -41,7 +44,7 @@ async def apply(call: Call, number: int, receiver: str, pause: float, death: Dea
     headers = {"Idempotency-Key": call.key}
     await asyncio.to_thread(_post, f"{receiver}/effects", {"number": number}, **headers)
     if death != "after-record":
-        _die(death)
+        await _die(death)
     return number
 
 
@@ -55,7 +58,9 @@ async def scripted(
         mine = death if number == at else ""
         total += await run.step(f"step-{number}", apply, number, receiver, pause, mine)
         if mine == "after-record":
-            _die(mine)
+            body = {"step": f"after-{number}", "key": f"{run.id}/after-{number}", "attempt": 1, "pod": "any"}
+            await asyncio.to_thread(_post, f"{receiver}/starts", body)
+            await _die(mine)
     return total
 
 
