@@ -32,8 +32,10 @@ from milepost.checkpoint.head import first_head, parse_segment
 from milepost.checkpoint.history import HeadAt, load, read_head
 from milepost.checkpoint.records import Event, PreviousEnd, Record
 from milepost.checkpoint.runs import NewRun, Runs
+from milepost.checkpoint.s3 import S3Store
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Found, Store, Stored
+from milepost.testing.fake_s3 import FakeS3
 from tests.support.histories import KEYS, NOON, a_claim, a_start
 from tests.support.store_doubles import FaultyStore
 
@@ -162,10 +164,21 @@ class RunOnDisk:
     def __post_init__(self) -> None:
         self.world = self.root / "world"
         self.world.mkdir()
-        self.store = FileStore(self.root / "store")
+        self.store: Store = FileStore(self.root / "store")
+        self._where = {"MILEPOST_STORE": f"file:{self.root / 'store'}"}
+
+    def in_s3(self, s3: FakeS3) -> RunOnDisk:
+        """Let the run's store be a bucket."""
+        self.store = S3Store(s3.config("some/prefix"))
+        self._where = {
+            "MILEPOST_STORE": f"s3://{s3.bucket}/some/prefix?endpoint={s3.endpoint}",
+            "MILEPOST_CREDENTIALS": str(s3.credentials),
+        }
+        return self
 
     def begin(self, entrypoint: str, *, version: str = "", **inputs: Any) -> RunOnDisk:
         """Write record 1, as the operator does."""
+        self._where["MILEPOST_AGENT_VERSION"] = version
         spec = RunSpec.model_validate(
             {
                 "agent": {"image": "agent:1", "entrypoint": entrypoint, "version": version},
@@ -183,7 +196,7 @@ class RunOnDisk:
         return {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{AGENTS}:{Path(__file__).parents[2] / 'sdk'}",
-            "MILEPOST_STORE": f"file:{self.root / 'store'}",
+            **self._where,
             "MILEPOST_NAMESPACE": self.keys.namespace,
             "MILEPOST_RUN_ID": self.keys.run_id,
             "MILEPOST_ATTEMPT": str(self.attempt),

@@ -2,7 +2,8 @@
 
 The kubelet kills what is still there at the end of the grace period, and how a killed process ended says
 nothing. The author's code may block the event loop for longer than that, so a thread stands by that ends
-the process itself. The surprise: a forked child would report its own SIGTERM to its parent's event loop.
+the process itself. The surprise: a forked child reports its own SIGTERM to its parent's event loop, as long
+as it has not run its first line.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ class StopSignal:
         self._leave = leave
         self._asked = asyncio.Event()
         self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
-        # It also lets a signal that another thread receives wake the loop.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._asked.set)
+        self._loop = asyncio.get_running_loop()
+        # It wakes the loop, so that Python gets to call the handler below, and does no more than that: what
+        # it reads may come from a forked child.
+        self._loop.add_signal_handler(signal.SIGTERM, _do_nothing)
         # The handler may interrupt anything, and a SimpleQueue is made for being used there.
         signal.signal(signal.SIGTERM, lambda *_: self._came.put(None))
         os.register_at_fork(after_in_child=_forget)
@@ -53,8 +56,13 @@ class StopSignal:
 
     def _stand_by(self) -> None:
         self._came.get()
+        self._loop.call_soon_threadsafe(self._asked.set)
         threading.Event().wait(self.patience + MARGIN / 2)
         self._leave()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _forget() -> None:

@@ -1,0 +1,92 @@
+"""SIGTERM: the step in flight may end, no other begins, and the author's code is never unwound."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from milepost.api.exits import Exit
+from milepost.api.resource import Phase
+from milepost.checkpoint.records import StepCompleted, StepFailure
+from milepost.testing.fake_s3 import FakeS3, Fault, Hold
+from tests.support.sessions import RunOnDisk, wait_until
+
+
+@pytest.mark.req("D4")
+def test_a_step_that_fits_the_grace_period_is_recorded_and_no_other_is_started(run: RunOnDisk) -> None:
+    run.begin("stepping:held", world=str(run.world))
+    with run.executor() as executor:
+        wait_until(lambda: run.lines("holding"))
+        executor.stop()
+        executor.wait_for("stopping")
+        (run.world / "let-go").touch()
+        ended = executor.ended()
+
+    assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
+    assert [each.step.id for each in run.events(StepCompleted)] == ["hold"]
+    assert (run.lines("ran"), run.lines("unwound")) == ([], [])
+    assert run.go_on().code == 0
+    assert (run.lines("ran"), len(run.lines("holding"))) == (["2"], 1)
+
+
+def test_a_step_that_does_not_fit_is_left_before_the_kill(run: RunOnDisk) -> None:
+    run.begin("stepping:held", world=str(run.world))
+    with run.executor(MILEPOST_GRACE_SECONDS="4") as executor:
+        wait_until(lambda: run.lines("holding"))
+        began = time.monotonic()
+        executor.stop()
+        ended = executor.ended()
+        took = time.monotonic() - began
+
+    assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
+    assert took < 4
+    assert (run.events(StepCompleted), run.events(StepFailure), run.lines("unwound")) == ([], [], [])
+
+
+def test_an_agent_that_blocks_the_event_loop_is_left_before_the_kill(run: RunOnDisk) -> None:
+    run.begin("stepping:blocking", world=str(run.world))
+    with run.executor(MILEPOST_GRACE_SECONDS="5") as executor:
+        wait_until(lambda: run.lines("holding"))
+        began = time.monotonic()
+        executor.stop()
+        ended = executor.ended()
+        took = time.monotonic() - began
+
+    assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
+    assert took < 5
+
+
+def test_a_pause_before_the_next_try_is_not_waited_for(run: RunOnDisk) -> None:
+    run.begin("stepping:pausing", world=str(run.world))
+    with run.executor() as executor:
+        wait_until(lambda: run.head.head.epoch and run.events(StepFailure))
+        executor.stop()
+        ended = executor.ended(patience=10)
+
+    assert ended.code == Exit.RELEASED
+    assert [each.attempt for each in run.events(StepFailure)] == [1]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_stop_while_the_store_keeps_the_claim_waiting_is_obeyed_at_once(
+    run: RunOnDisk, s3: FakeS3, method: str
+) -> None:
+    run.in_s3(s3).begin("stepping:held", world=str(run.world))
+    hold = Hold()
+    s3.fail(Fault(hold, method=method))
+    with run.executor() as executor:
+        assert hold.reached.wait(30)
+        executor.stop()
+        ended = executor.ended(patience=10)
+
+    assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
+    assert run.lines("holding") == []
+
+
+def test_a_child_that_is_ended_by_a_step_does_not_stop_the_run(run: RunOnDisk) -> None:
+    ended = run.begin("ending:end", how="stop_a_child").go_on()
+
+    assert ended.code == 0
+    assert run.state.phase == Phase.SUCCEEDED
+    assert ended.logged("stopping") == []
