@@ -197,6 +197,7 @@ class Executor:
 
     def __init__(self, world: World, attempt: int) -> None:
         self._world = world
+        self._store = world.store
         name = world.pod(attempt)
         env = world.env(name)
         assert env["MILEPOST_ATTEMPT"] == str(attempt)
@@ -218,7 +219,7 @@ class Executor:
         """Record an event; False if another writer has taken over."""
         world = self._world
         taken = replace_head(
-            world.store,
+            self._store,
             self._head,
             (event,),
             at=world.clock(),

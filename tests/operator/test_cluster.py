@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost_operator.shell.cache import RunKey
+from milepost_operator.shell.cache import Cache, RunKey
 from milepost_operator.shell.cluster import AlreadyExists, Cluster, Conflict, Forbidden, NotFound, Unreachable
 from milepost_operator.shell.sweep import Sweep
 from tests.operator.conftest import KEY, World
@@ -72,6 +72,28 @@ async def test_an_api_server_that_does_not_answer_is_unreachable(world: World) -
 
     with pytest.raises(Unreachable, match="GET /api/v1/namespaces/kube-system"):
         await gone.namespace_uid("kube-system")
+
+
+def test_an_older_version_never_takes_the_place_of_a_newer_one() -> None:
+    cache = Cache()
+    run = {"metadata": {"name": "docs", "namespace": "team", "uid": "u", "resourceVersion": "10"}}
+    older = {"metadata": {**run["metadata"], "resourceVersion": "9"}}
+    another = {"metadata": {**older["metadata"], "uid": "v"}}
+
+    assert (cache.put_run(run), cache.put_run(older), cache.put_run(run)) == (True, False, False)
+    assert cache.put_run(another)
+
+
+def test_a_pod_that_is_gone_does_not_come_back_with_a_late_event() -> None:
+    cache = Cache()
+    cache.put_run({"metadata": {"name": "docs", "namespace": "team", "uid": "u"}})
+    pod = a_raw_pod("docs-1")
+    pod["metadata"] |= {"uid": "p", "resourceVersion": "10"}
+    cache.put_pod(pod)
+    cache.drop_pod(pod)
+
+    assert cache.put_pod({**pod, "metadata": {**pod["metadata"], "resourceVersion": "11"}}) is False
+    assert [gone for _, gone in cache.pods(KEY)] == [True]
 
 
 async def test_a_sweep_finds_what_a_watch_has_missed(world: World) -> None:

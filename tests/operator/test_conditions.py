@@ -190,6 +190,12 @@ def test_a_spec_that_changed_under_the_same_uid_is_said() -> None:
     assert conditions(status_of(seen, plan(seen)))["SpecChanged"] == ("True", "RecordedSpecStands")
 
 
+def test_a_run_that_is_superseded_is_no_changed_spec() -> None:
+    seen = an_observation(a_run(attempt=0), name=a_name(uid=OTHER_UID, digest="f" * 64))
+
+    assert "SpecChanged" not in conditions(status_of(seen, plan(seen)))
+
+
 def test_a_run_that_was_adopted_says_how_to_start_anew() -> None:
     seen = an_observation(
         a_run(phase=Phase.PENDING, attempt=0), name=a_name(uid=OTHER_UID), head=a_head(uid=OTHER_UID)

@@ -109,6 +109,16 @@ def test_an_author_cannot_take_what_protects_the_others() -> None:
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
+def test_an_author_cannot_forge_what_the_operator_notes_on_a_pod() -> None:
+    forged = PodSpec(
+        labels={"milepost.dev/other": "x"}, annotations={"milepost.dev/previous-end": "{}", "note": "kept"}
+    )
+    metadata = built(forged, CreatePod(1), IDENTITY)["metadata"]
+
+    assert "milepost.dev/other" not in metadata["labels"]
+    assert sorted(metadata["annotations"]) == ["milepost.dev/image", "milepost.dev/run-id", "note"]
+
+
 def test_an_author_who_mounts_tmp_gets_no_second_one() -> None:
     own = PodSpec.model_validate(
         {

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import pytest
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.records import Halted
+from milepost.checkpoint.store import Answer, Listed, Read, Store
 from tests.operator.conftest import KEY, Executor, World, head_of
 from tests.support.fake_kubernetes import Fault
 from tests.support.store_doubles import Fault as StoreFault
 from tests.support.store_doubles import FaultyStore
+
+
+@dataclass
+class Racing:
+    """A store in which somebody else is quicker, as often as there are things to do before a write."""
+
+    store: Store
+    before_writes: list[Callable[[], object]]
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
+
+    def get(self, key: str, *, unless_etag: str = "") -> Read:
+        return self.store.get(key, unless_etag=unless_etag)
+
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
+        return self.store.put_new(key, body, metadata)
+
+    def put_if(self, key: str, body: bytes, metadata: Mapping[str, str], *, etag: str) -> Answer:
+        if self.before_writes:
+            self.before_writes.pop(0)()
+        return self.store.put_if(key, body, metadata, etag=etag)
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        return self.store.list(prefix)
+
+    def delete(self, key: str) -> None:
+        self.store.delete(key)
 
 
 async def started(world: World) -> Executor:
@@ -123,6 +155,19 @@ async def test_an_operator_that_sees_nothing_of_the_watch_makes_no_second_pod(wo
 
 
 @pytest.mark.req("K5")
+async def test_a_pod_that_the_watch_has_not_shown_yet_is_found_before_another_is_made(world: World) -> None:
+    await started(world)
+    world.watching = False
+    world.start_operator()
+    world.cache.put_run(world.run)
+    world.queue.put(KEY)
+    await world.settle()
+
+    assert [name[-1] for name in world.pods] == ["1"]
+    assert (world.status["phase"], world.status["attempt"]) == ("Running", 1)
+
+
+@pytest.mark.req("K5")
 async def test_an_operator_that_was_away_finds_the_run_finished(world: World) -> None:
     executor = await started(world)
     world.watching = False
@@ -194,6 +239,18 @@ async def test_a_cancelled_run_is_closed_to_its_executor_at_once(world: World) -
     world.kubelet.exit(world.pod(1), 81)
     await world.settle()
     assert (world.pods, world.status["phase"]) == ([], "Cancelled")
+
+
+async def test_an_executor_that_records_all_the_time_can_be_cancelled(world: World) -> None:
+    executor = await started(world)
+    race = Racing(world.store, [lambda: executor.step("a"), lambda: executor.step("b")])
+    world.store = race
+    world.start_operator()
+    world.edit(cancel=True)
+    await world.settle()
+
+    assert (world.status["phase"], race.before_writes) == ("Cancelled", [])
+    assert head_of(world).summary.steps_done == 3
 
 
 async def test_a_suspended_run_holds_and_goes_on_without_a_loss(world: World) -> None:

@@ -108,8 +108,6 @@ class Reconciler:
         if raw is None:
             self._forget(key)
             return Again()
-        if self._at_rest(key, raw):
-            return Again()
         look = await self._look(key, raw, live=False)
         decided = plan(look.seen)
         if decided.actions:
@@ -148,17 +146,6 @@ class Reconciler:
             return
         if fresh is not None:
             self._cache.put_run(fresh)
-
-    def _at_rest(self, key: RunKey, raw: dict[str, Any]) -> bool:
-        """Whether the run's end was reported and no pod of it is left: most runs, most of the time."""
-        run, _ = read_run(raw)
-        if run.status.phase is None or not run.status.phase.terminal:
-            return False
-        if run.status.observed_generation != run.generation or run.deletion_timestamp:
-            return False
-        now = self._clock()
-        pods = (read_pod(pod, run.uid, run.status.run_id, gone=gone) for pod, gone in self._cache.pods(key))
-        return all(pod is None or pod.has_ended(now) for pod in pods)
 
     async def _look(self, key: RunKey, raw: dict[str, Any], *, live: bool) -> _Look:
         run, invalid = read_run(raw)

@@ -147,8 +147,7 @@ class Stores:
             return Recorded()
         runs = await self._runs(run)
         keys = StoreKeys(run.namespace, name.record.run_id)
-        same = before is not None and before.summary.run_id == name.record.run_id
-        etag = before.etag if before and same else ""
+        etag = before.etag if before else ""
         seen = require_head(await self._call(runs.observe, keys, unless_etag=etag), keys)
         return Recorded(name, before if isinstance(seen, Unchanged) else seen)
 
