@@ -243,14 +243,15 @@ async def test_a_cancelled_run_is_closed_to_its_executor_at_once(world: World) -
 
 async def test_an_executor_that_records_all_the_time_can_be_cancelled(world: World) -> None:
     executor = await started(world)
-    race = Racing(world.store, [lambda: executor.step("a"), lambda: executor.step("b")])
+    names = iter(range(12))
+    race = Racing(world.store, [lambda: executor.step(f"step-{next(names)}")] * 12)
     world.store = race
     world.start_operator()
     world.edit(cancel=True)
-    await world.settle()
+    await world.settle(passes=8)
 
     assert (world.status["phase"], race.before_writes) == ("Cancelled", [])
-    assert head_of(world).summary.steps_done == 3
+    assert head_of(world).summary.steps_done == 13
 
 
 async def test_a_suspended_run_holds_and_goes_on_without_a_loss(world: World) -> None:
