@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
@@ -23,12 +25,18 @@ from milepost.checkpoint import codec
 from milepost.checkpoint.records import ErrorData, ToolCalled
 from milepost.errors import Misuse
 
-__all__ = ["Attempt", "encoded", "in_step"]
+__all__ = ["Attempt", "declared_parameters", "declared_result", "encoded", "in_step"]
 
 T = TypeVar("T")
 
 in_step: ContextVar[str] = ContextVar("milepost_in_step", default="")
 """The id of the step whose function is running; empty in the agent's own code."""
+
+
+# Looking them up costs more than the rest of a small step. Only of plain functions: another callable may be
+# made anew for each call, or change.
+_results: Final[WeakKeyDictionary[FunctionType, Any]] = WeakKeyDictionary()
+_parameters: Final[WeakKeyDictionary[FunctionType, dict[int, tuple[Any, ...]]]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -91,14 +99,14 @@ class Attempt:
         if known is not None:
             self._check_same(known, tool, arguments)
             if known.error is None and known.result is not None:
-                return await self.journal.read(known.result, codec.declared_result(tool.fn), path=path)
+                return await self.journal.read(known.result, declared_result(tool.fn), path=path)
         call = Call(key=idempotency_key(self.journal.key_root, self.step, number or 1), attempt=self.number)
         began = self.journal.clock()
         try:
             value = await tool.invoke(call, args, kwargs)
             # The result of a step's own function is stored with the step.
             data, copy = (
-                codec.store(value, codec.declared_result(tool.fn), path=path) if own_record else (None, value)
+                codec.store(value, declared_result(tool.fn), path=path) if own_record else (None, value)
             )
         except Exception as error:
             self.events.append(self._event(tool, number, call, arguments, began, error=error_data(error)))
@@ -155,6 +163,25 @@ class Attempt:
         )
 
 
+def declared_result(fn: Callable[..., Any]) -> Any:
+    """Return the type that a function declares for its result, or `Any`."""
+    if not isinstance(fn, FunctionType):
+        return codec.declared_result(fn)
+    if fn not in _results:
+        _results[fn] = codec.declared_result(fn)
+    return _results[fn]
+
+
+def declared_parameters(fn: Callable[..., Any], count: int) -> tuple[Any, ...]:
+    """Return the types that a function declares for its first `count` arguments, `Any` where it does not."""
+    if not isinstance(fn, FunctionType):
+        return codec.declared_parameters(fn, count)
+    known = _parameters.setdefault(fn, {})
+    if count not in known:
+        known[count] = codec.declared_parameters(fn, count)
+    return known[count]
+
+
 def encoded(value: Any, declared: Any, *, path: str) -> codec.JSON:
     """Return an argument's JSON. Where no type is declared for it, its own is taken."""
     return codec.encode(value, type(value) if declared is Any else declared, path=path)
@@ -169,7 +196,7 @@ def _outcome(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, B
 
 
 def _arguments_digest(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    declared = codec.declared_parameters(tool.fn, len(args) + tool.takes_call)[tool.takes_call :]
+    declared = declared_parameters(tool.fn, len(args) + tool.takes_call)[tool.takes_call :]
     data = [
         encoded(value, kind, path=f"argument {index} of tool {tool.name}")
         for index, (value, kind) in enumerate(zip(args, declared, strict=True), start=1)

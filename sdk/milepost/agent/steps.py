@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
 
-from milepost.agent.attempt import Attempt, encoded
+from milepost.agent.attempt import Attempt, declared_parameters, declared_result, encoded
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
 from milepost.agent.tools import Tool
@@ -113,12 +113,12 @@ class Step:
 
     def _declared(self) -> Any:
         tool, _ = self._tool()
-        return codec.declared_result(tool.fn if tool else self.fn)
+        return declared_result(tool.fn if tool else self.fn)
 
     def _inputs(self) -> tuple[Input, ...]:
         tool, held = self._tool()
         held += tool.takes_call if tool else 0
-        declared = codec.declared_parameters(tool.fn if tool else self.fn, held + len(self.arguments))[held:]
+        declared = declared_parameters(tool.fn if tool else self.fn, held + len(self.arguments))[held:]
         return tuple(
             self.journal.input(encoded(value, kind, path=f"argument {index} of step {self.place.id}"))
             for index, (value, kind) in enumerate(zip(self.arguments, declared, strict=True), start=1)

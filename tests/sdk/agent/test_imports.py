@@ -10,7 +10,7 @@ import pytest
 
 import milepost
 
-HEAVY = ("boto3", "botocore", "kopf", "kubernetes", "rich", "typer", "yaml", "aiohttp")
+HEAVY = ("boto3", "botocore", "kopf", "kubernetes", "typer", "yaml", "aiohttp")
 
 
 @pytest.mark.parametrize("module", ["milepost", "milepost.executor.__main__"])
