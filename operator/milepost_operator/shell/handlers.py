@@ -70,6 +70,7 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
             await operator.start()
         except BadSettings as error:
             operator.misconfigured = str(error)
+            await operator.stop()
             # Anything else is tried again by Kopf; a setting does not get better by waiting.
             raise kopf.PermanentError(str(error)) from error
 
