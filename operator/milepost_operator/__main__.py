@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import kopf
 import structlog
@@ -16,9 +17,14 @@ from milepost_operator.shell.logs import configure
 from milepost_operator.shell.settings import BadSettings, kopf_settings, read_settings
 from milepost_operator.shell.startup import Operator
 
+# The API server takes inputs nested almost 10,000 levels deep. Whoever cannot read one such run can read none
+# of those that are listed with it, so anybody who may create runs could end the operator for everyone.
+DEEPEST_JSON: Final = 30_000
+
 
 def main() -> int:
     """Run until asked to stop, and return the exit code."""
+    sys.setrecursionlimit(DEEPEST_JSON)
     configure("INFO")
     log = structlog.get_logger("milepost_operator")
     try:

@@ -77,6 +77,15 @@ def bucket() -> Iterator[FakeS3]:
 
 
 @pytest.fixture
+def deep_json() -> Iterator[None]:
+    """Let this process read what the API server lets anybody write. Set up first, so torn down last."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(30_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.fixture
 def operator(api: ApiServer, bucket: FakeS3, tmp_path: Path) -> Iterator[Operator]:
     for path, name, kind in (
         ("/api/v1/namespaces", "team", "Namespace"),
@@ -279,3 +288,21 @@ def test_a_pod_that_breaks_a_rule_of_the_cluster_is_said(api: ApiServer, operato
     )
     with pytest.raises(Refused):
         api.request("GET", f"{PODS}/wrong")
+
+
+@pytest.mark.req("F-C12")
+@pytest.mark.usefixtures("deep_json")
+def test_one_run_with_inputs_nested_beyond_reason_is_refused_and_harms_no_other(
+    api: ApiServer, operator: Operator
+) -> None:
+    deep = '{"a":' * 9_000 + "1" + "}" * 9_000
+    body = (
+        '{"apiVersion": "milepost.dev/v1alpha1", "kind": "AgentRun", "metadata": {"name": "deep"}, "spec": '
+        '{"agent": {"image": "agent:1", "entrypoint": "documents.agent:index"}, "inputs": ' + deep + "}}"
+    )
+    api.request("POST", RUNS, body)
+    apply(api, "other")
+
+    wait_until(lambda: pods(api, "other"), "a pod of the other run", within=60, hint=operator.log.read_text)
+    wait_until(lambda: reason(api, "deep") == "InvalidSpec", "the deep run to be refused", within=60)
+    assert operator.process.poll() is None

@@ -53,14 +53,14 @@ class ApiServer:
         self,
         method: str,
         path: str,
-        body: Json | list[Json] | None = None,
+        body: Json | list[Json] | str | None = None,
         *,
         content_type: str = _JSON,
         accept: str = _JSON,
         user: str = "",
         query: Mapping[str, str] | None = None,
     ) -> Json:
-        """Send one request and return the answer's JSON. Raises Refused where it is no success."""
+        """Send one request and return the answer's JSON; a body of text is sent as it is. Raises Refused."""
         headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": content_type, "Accept": accept}
         if user:
             headers["Impersonate-User"] = user
@@ -68,7 +68,8 @@ class ApiServer:
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=trust)
         with contextlib.closing(connection):
             target = f"{path}?{urlencode(query)}" if query else path
-            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            content = body if isinstance(body, str | None) else json.dumps(body)
+            connection.request(method, target, content, headers)
             response = connection.getresponse()
             text = response.read().decode()
         if response.status >= http.client.BAD_REQUEST:
