@@ -149,7 +149,7 @@ def _watch_the_end(story: Story) -> None:
     deployment = story.deployment
     print(deployment.kubectl("get", "pods", "-n", NAMESPACE, "-o", "wide"))
     print("The story, as `kubectl describe` tells it:")
-    for event in deployment.kube.events(NAMESPACE, NAME):
+    for event in deployment.kube.events(deployment.kube.run(NAMESPACE, NAME)):
         print(f"  {event.get('reason', ''):<12} {event.get('message', event.get('note', ''))}")
     print("The result:")
     print(json.dumps(story.status().get("result"), indent=2))
@@ -163,7 +163,9 @@ def _judge(story: Story) -> tuple[dict[str, Any], list[str]]:
     after = [start for start in starts if start["at"] / 1e9 > story.evicted_at]
     resumed = [start for start in after if start["pod"] != starts[0]["pod"]]
     ledger = story.receiver.ledger()
-    applied = Counter(json.dumps(row["body"]) for row in ledger["applied"] if row["key"].startswith(f"{run_id}/"))
+    applied = Counter(
+        json.dumps(row["body"]) for row in ledger["applied"] if row["key"].startswith(f"{run_id}/")
+    )
     repeated = [start["step"] for start in after if start["step"] in story.recorded_at_eviction]
     repeated += _started_after_its_record(starts)
     report = {

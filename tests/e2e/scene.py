@@ -165,8 +165,7 @@ class Scene:
             for p in self.kube.pods(self.namespace, name)
         ]
         events = [
-            f"{e['reason']}: {e.get('message', e.get('note'))}"
-            for e in self.kube.events(self.namespace, name)
+            f"{event['reason']}: {event.get('message', '')}" for event in self.kube.events(self.run(name))
         ]
         seen = {"status": self.status(name), "pods": pods, "events": events}
         return json.dumps(seen, indent=1)[:6000]

@@ -128,9 +128,10 @@ class Kube:
         patch = {"spec": {"unschedulable": closed}}
         self.request("PATCH", f"/api/v1/nodes/{node}", patch, content="application/merge-patch+json")
 
-    def events(self, namespace: str, name: str) -> list[Resource]:
-        """Return the events that tell an object's story, the oldest first."""
-        query = {"fieldSelector": f"involvedObject.name={name}"}
+    def events(self, resource: Resource) -> list[Resource]:
+        """Return the events that tell a namespaced object's story, the oldest first."""
+        namespace, uid = resource["metadata"]["namespace"], resource["metadata"]["uid"]
+        query = {"fieldSelector": f"involvedObject.uid={uid}"}
         events = self.request("GET", f"/api/v1/namespaces/{namespace}/events", query=query)["items"]
         return sorted(events, key=lambda event: event["metadata"]["creationTimestamp"])
 

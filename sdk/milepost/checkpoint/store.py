@@ -40,7 +40,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Clash:
-    """412: the condition did not hold. Somebody wrote first; it may have been an earlier try of this write."""
+    """412: the condition did not hold. Somebody wrote; it may have been an earlier try of this write."""
 
 
 @dataclass(frozen=True)
