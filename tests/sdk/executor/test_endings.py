@@ -279,7 +279,7 @@ def test_an_environment_that_is_wrong_is_a_start_error_that_names_the_variable(
     [
         ("nowhere:agent", {}, "", "EntrypointNotFound", "importing nowhere failed: ModuleNotFoundError"),
         ("exiting_import:agent", {}, "", "EntrypointNotFound", "SystemExit: not a module"),
-        ("stepping:missing", {}, "", "EntrypointNotFound", "has no 'missing'; its agents are blocking, five"),
+        ("stepping:missing", {}, "", "EntrypointNotFound", "has no 'missing'; its agents are blocking, "),
         (
             "stepping:not_an_agent",
             {},
