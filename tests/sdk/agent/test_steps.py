@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from milepost import Misuse, NotStorable, Run, StepFailed
 from milepost.checkpoint.records import Planned, StepCompleted
-from milepost.errors import RunHalted
+from milepost.errors import RunHalted, StoreUnavailable
 from tests.support.sessions import RunInMemory
 from tests.support.store_doubles import Fault
 
@@ -181,7 +181,6 @@ async def test_a_large_result_is_stored_once_as_a_blob_and_read_back(
 
     live = await run.go_on(agent)
     record = run.state.completed["large"].result
-    run.store.next_gets_fail(0)
     resumed = await run.go_on(agent)
 
     assert live == resumed == large
@@ -190,12 +189,11 @@ async def test_a_large_result_is_stored_once_as_a_blob_and_read_back(
     assert [put.key for put in blobs] == [run.keys.blob(record.blob)]
 
 
-async def test_a_store_that_cannot_give_a_blob_ends_the_process_and_not_the_run(run: RunInMemory) -> None:
+async def test_a_blob_that_is_gone_halts_the_run(run: RunInMemory) -> None:
     async def agent(run: Run) -> str:
         return await run.step("large", lambda: "x" * (17 * 1024))
 
     await run.go_on(agent)
-    run.deadline = 0.0
     blob = run.keys.blob(run.state.completed["large"].result.blob)
     run.store.inner.delete(blob)
 
@@ -206,6 +204,22 @@ async def test_a_store_that_cannot_give_a_blob_ends_the_process_and_not_the_run(
     assert run.state.phase == "Halted"
     assert run.state.outcome is not None
     assert blob in run.state.outcome.message
+
+
+async def test_a_store_that_cannot_be_reached_loses_the_process_and_not_the_run(run: RunInMemory) -> None:
+    async def agent(task: Run) -> None:
+        run.store.next_gets_fail(9)
+        await task.step("large", lambda: "x" * (17 * 1024))
+
+    await run.go_on(agent)
+    run.store.next_gets_fail(0)
+    run.deadline = 0.0
+    with pytest.raises(StoreUnavailable) as lost:
+        await run.go_on(agent)
+    run.store.next_gets_fail(0)
+
+    assert run.lost == [lost.value]
+    assert (run.state.phase, run.state.failed) == ("Running", {})
 
 
 async def test_a_recorded_value_that_the_code_cannot_read_any_more_halts_the_run(run: RunInMemory) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
 
 from milepost.api.exits import Exit
-from milepost.api.resource import Phase
-from milepost.checkpoint.records import StepCompleted, StepFailure
+from milepost.checkpoint.records import Finished, StepCompleted, StepFailure
 from milepost.testing.fake_s3 import FakeS3, Fault, Hold
 from tests.support.sessions import RunOnDisk, wait_until
 
@@ -84,9 +84,11 @@ def test_a_stop_while_the_store_keeps_the_claim_waiting_is_obeyed_at_once(
     assert run.lines("holding") == []
 
 
-def test_a_child_that_is_ended_by_a_step_does_not_stop_the_run(run: RunOnDisk) -> None:
+def test_a_child_that_is_ended_by_a_step_ends_and_does_not_stop_the_run(run: RunOnDisk) -> None:
     ended = run.begin("ending:end", how="stop_a_child").go_on()
 
-    assert ended.code == 0
-    assert run.state.phase == Phase.SUCCEEDED
-    assert ended.logged("stopping") == []
+    outcome = run.state.outcome
+    assert (ended.code, ended.logged("stopping")) == (0, [])
+    assert isinstance(outcome, Finished)
+    assert outcome.result is not None
+    assert outcome.result.inline == signal.SIGTERM
