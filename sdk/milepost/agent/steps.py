@@ -145,7 +145,13 @@ class Step:
                 started_at=began,
                 ended_at=self.journal.clock().isoformat(),
             )
-            _log.warning("step %s failed, try %d of %d", self.place.id, number, self.limit, exc_info=error)
+            said = {
+                "step": self.place.id,
+                "attempt_of_step": number,
+                "attempts": self.limit,
+                "error": f"{failure.error.kind}: {failure.error.message}",
+            }
+            _log.warning("step-failed", extra=said, exc_info=error)
             await self.journal.commit(*attempt.events, failure)
             return failure
         completed = StepCompleted(

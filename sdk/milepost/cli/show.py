@@ -48,11 +48,13 @@ class Progress:
         """Print a line of the executor's: a checkpoint as its steps, anything of the agent's as it is."""
         event = _event(raw)
         match event:
-            case {"event": "checkpoint", "steps": list(steps), "failed": list(failed)}:
+            case {"event": "checkpoint", "steps": list(steps)}:
                 for step in steps:
                     self.console.print(Text(f"  {_count(event)}  {step}", style="green"))
-                for step in failed:
-                    self.console.print(Text(f"  a try of {step} failed", style="yellow"))
+            case {"event": "step-failed", "step": step, "attempt_of_step": n, "attempts": of, "error": error}:
+                self.console.print(
+                    Text(f"  {step} failed, try {n} of {of}: {error}", style="yellow"), soft_wrap=True
+                )
             case {"event": str(name), "worker": str()} if name in _HIDDEN:
                 pass
             case _:

@@ -36,7 +36,7 @@ def configure(**context: Any) -> structlog.stdlib.BoundLogger:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *shared],
             processor=structlog.processors.JSONRenderer(),
         )
     )

@@ -194,6 +194,13 @@ def test_what_the_agent_prints_is_passed_on(desk: Desk) -> None:
     assert json.loads(done.stdout) == "let go"
 
 
+def test_a_try_that_failed_is_told_in_one_line(desk: Desk) -> None:
+    done = milepost(desk, "run", write_manifest(desk, "stumble"))
+
+    told = [line for line in done.stderr.splitlines() if "stumble" in line and "begins" not in line]
+    assert told == ["  stumble failed, try 1 of 2: builtins.OSError: not yet", "  1  stumble"]
+
+
 def test_a_run_that_halts_says_why_and_exits_1(desk: Desk) -> None:
     done = milepost(desk, "run", write_manifest(desk, "absent"))
 

@@ -81,3 +81,16 @@ async def wait(run: Run, world: str) -> str:
     held = await run.step("hold", hold, world)
     await run.step("last", apply, world, 3, "")
     return held
+
+
+@tool(effect="none")
+async def second_try(call: Call) -> int:
+    if call.attempt == 1:
+        raise OSError("not yet")
+    return call.attempt
+
+
+@agent(version="1")
+async def stumble(run: Run, world: str) -> str:
+    await run.step("stumble", second_try, attempts=2)
+    return world
