@@ -6,8 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.local_runs import AGENTS, SDK, Desk
+from tests.support.sessions import wait_until
 
 PATIENCE = 60.0
 
@@ -60,13 +60,6 @@ def started(desk: Desk, *arguments: str | Path) -> Iterator[subprocess.Popen[str
         finally:
             process.kill()
             process.wait()
-
-
-def wait_until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def errors(desk: Desk) -> str:
