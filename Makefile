@@ -38,10 +38,13 @@ format: venv ## Format the code and mend what can be mended by itself
 .PHONY: test test-units test-cluster
 test: check test-units test-cluster ## All tests; brings the cluster up and leaves it up
 
+# What takes minutes is built beforehand, so that no test's time is spent on it.
 test-units: venv ## The tests that need no cluster
+	$(BIN)/python -m tools.cluster build helm
 	$(BIN)/pytest -m "not e2e"
 
 test-cluster: venv ## The tests on the cluster
+	$(BIN)/python -m tools.cluster up
 	$(BIN)/pytest -m e2e
 
 .PHONY: demo

@@ -21,8 +21,7 @@ Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Run helm with the given arguments, far from the user's own settings; see its output and exit code."""
     cluster = local()
-    if not cluster.helm.exists():
-        cluster.build()
+    cluster.build("helm")
     home = tmp_path_factory.mktemp("helm")
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
 

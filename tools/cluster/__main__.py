@@ -32,6 +32,8 @@ def main(arguments: list[str]) -> int:
         command = commands.add_parser(name, help=text, add_help=name not in {"kubectl", "helm"})
         if name in {"kubectl", "helm"}:
             command.add_argument("rest", nargs=REMAINDER)
+        if name == "build":
+            command.add_argument("rest", nargs="*", metavar="NAME", help="kubernetes, etcd, helm; none: all")
     options = parser.parse_args(arguments)
     try:
         return _run(local(), options.command, getattr(options, "rest", []))
@@ -47,7 +49,7 @@ def _run(cluster: LocalCluster, command: str, rest: list[str]) -> int:
         case "down":
             cluster.down()
         case "build":
-            cluster.build()
+            cluster.build(*rest)
         case "status":
             print(cluster.status())
             return 0 if cluster.healthy() else 1

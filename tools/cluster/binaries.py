@@ -123,17 +123,19 @@ class Binaries:
         module = next(each for each in MODULES if program in each.programs)
         return self._folder_of(module) / program
 
-    def missing(self) -> list[str]:
-        """Return the names of what is still to be built."""
+    def missing(self, *wanted: str) -> list[str]:
+        """Return the names of what is still to be built, of what is wanted or, without names, of all."""
         names = [module.name for module in MODULES if not self._folder_of(module).is_dir()]
-        return names if self._pause_folder.is_dir() else [*names, "pause"]
+        names = names if self._pause_folder.is_dir() else [*names, "pause"]
+        return [name for name in names if not wanted or name in wanted]
 
-    def build(self) -> None:
-        """Build whatever is missing. The caller holds the lock on the cache."""
-        missing = self.missing()
+    def build(self, *wanted: str) -> None:
+        """Build what is missing of these, or of all. The caller holds the lock on the cache."""
+        missing = self.missing(*wanted)
         if not missing:
             return
-        say(f"to be built once: {', '.join(missing)}; a first build of Kubernetes takes ten minutes or so")
+        slow = "; a first build of Kubernetes takes ten minutes or so" if "kubernetes" in missing else ""
+        say(f"to be built once: {', '.join(missing)}{slow}")
         for module in MODULES:
             if module.name in missing:
                 with complete_or_absent(self._folder_of(module)) as draft:

@@ -109,15 +109,16 @@ class LocalCluster:
         """Return "receiver", "s3" or "control-plane"; KeyError for any other."""
         return LocalHost({place.name: place for place in network.HOSTS}[name])
 
-    def build(self) -> None:
-        """Build every program that is missing. Raises ClusterError where the machine cannot."""
-        preflight.check_machine(to_build=bool(self.binaries.missing()), cache=self.paths.cache)
-        if self.binaries.missing():
+    def build(self, *wanted: str) -> None:
+        """Build what is missing of these programs' modules ("helm"), or of all. Raises ClusterError."""
+        if self.binaries.missing(*wanted):
+            preflight.check_build(self.paths.cache)
             with locked(self.paths.cache):
-                self.binaries.build()
+                self.binaries.build(*wanted)
 
     def up(self) -> None:
         """Bring the cluster up, or return at once where it is up and healthy."""
+        preflight.check_machine(to_build=bool(self.binaries.missing()), cache=self.paths.cache)
         self.build()
         preflight.install(preflight.CLUSTER_PROGRAMS)
         with locked(STATE):

@@ -47,10 +47,18 @@ def check_machine(*, to_build: bool, cache: Path) -> None:
     `to_build` says that programs are still to be built, which takes Go and disk space.
     """
     problems = [*_of_the_machine(), *(_of_a_build(cache) if to_build else ())]
-    if problems:
-        raise ClusterError(
-            "this machine cannot run the cluster:\n" + "\n".join(f"- {text}" for text in problems)
-        )
+    _refuse_for(problems, "run the cluster")
+
+
+def check_build(cache: Path) -> None:
+    """Raise ClusterError, naming everything that keeps programs from being built here. Root is not needed."""
+    _refuse_for(_of_a_build(cache), "build the cluster's programs")
+
+
+def _refuse_for(problems: Iterable[str], what: str) -> None:
+    listed = list(problems)
+    if listed:
+        raise ClusterError(f"this machine cannot {what}:\n" + "\n".join(f"- {text}" for text in listed))
 
 
 def install(programs: Mapping[str, str]) -> None:

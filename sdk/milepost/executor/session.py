@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -112,11 +113,9 @@ class Session:
     async def _unless_stopped(self, call: Callable[[], T]) -> T:
         """Return what a call gives that is harmless to repeat and to leave. Raises _Stopped at SIGTERM."""
         calling = asyncio.create_task(asyncio.to_thread(persist, call, self._patience))
-        stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({calling, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if self._stop.asked:
+        await _first_of(calling, self._stop.asked)
+        if self._stop.asked.done():
             raise _Stopped
-        stop.cancel()
         return calling.result()
 
     def _started(self) -> Started:
@@ -187,13 +186,12 @@ class Session:
         journal = Journal(
             self.store, committer, clock=self.clock, entropy=self.entropy, patience=self._patience
         )
-        if self._stop.asked:
+        if self._stop.asked.done():
             return RELEASED
         current_branch.set(Branch())
         # Held on to beyond this call: a task that is collected is unwound.
         self._work = asyncio.create_task(self._finish(agent, journal), name="agent")
-        stop = asyncio.create_task(self._stop.wait(), name="stop")
-        await asyncio.wait({self._work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        await _first_of(self._work, self._stop.asked)
         if not self._work.done():
             return await self._release(self._work, journal)
         return self._work.result()
@@ -204,7 +202,7 @@ class Session:
         self.log.info("stopping", grace_s=self.settings.grace)
         idle = asyncio.create_task(journal.idle(), name="idle")
         began = time.monotonic()
-        await asyncio.wait({work, idle}, timeout=self._stop.patience, return_when=asyncio.FIRST_COMPLETED)
+        await _first_of(work, idle, timeout=self._stop.patience)
         if work.done():
             return work.result()
         self.log.info("released", waited_s=round(time.monotonic() - began, 3), finished=idle.done())
@@ -231,6 +229,21 @@ class Session:
         await journal.idle()
         await journal.commit(finished)
         return ending
+
+
+async def _first_of(*things: asyncio.Future[Any], timeout: float | None = None) -> None:  # noqa: ASYNC109  (as in asyncio.wait)
+    """Return once one of them is done, or after the timeout in seconds.
+
+    The author's code may cancel every task that it finds, the one that waits here among them: that ends
+    what the author started, and not the process.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    while not any(thing.done() for thing in things):
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(things, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _find(started: Started, version: str) -> Agent[..., Any]:

@@ -28,15 +28,17 @@ SHORTEST: Final = 0.5
 class StopSignal:
     """Make it in the main thread, inside the event loop. `grace` is in seconds.
 
+    `asked` is done once the process has been asked to stop. It is a future and no task: the author's code may
+    cancel every task that it finds.
     `leave` ends the process; it is called in a thread where nothing else has by then.
     """
 
     def __init__(self, grace: float, leave: Callable[[], NoReturn]) -> None:
         self.patience = max(grace - MARGIN, SHORTEST)
         self._leave = leave
-        self._asked = asyncio.Event()
         self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
+        self.asked: asyncio.Future[None] = self._loop.create_future()
         # It wakes the loop, so that Python gets to call the handler below, and does no more than that: what
         # it reads may come from a forked child.
         self._loop.add_signal_handler(signal.SIGTERM, _do_nothing)
@@ -45,18 +47,9 @@ class StopSignal:
         os.register_at_fork(after_in_child=_forget)
         threading.Thread(target=self._stand_by, name="stop", daemon=True).start()
 
-    @property
-    def asked(self) -> bool:
-        """Whether the process has been asked to stop."""
-        return self._asked.is_set()
-
-    async def wait(self) -> None:
-        """Return once the process has been asked to stop."""
-        await self._asked.wait()
-
     def _stand_by(self) -> None:
         self._came.get()
-        self._loop.call_soon_threadsafe(self._asked.set)
+        self._loop.call_soon_threadsafe(self.asked.set_result, None)
         threading.Event().wait(self.patience + MARGIN / 2)
         self._leave()
 
