@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import Scene
+from tests.e2e.scene import Scene, condition
 from tools.cluster.interface import Identity
-from tools.deployment.installation import store_secret
+from tools.deployment.installation import SECRET, store_secret
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.req("F-A13", "F-D9")]
 
@@ -89,3 +89,16 @@ def test_wrong_keys_of_a_namespace_are_said_and_mended_without_a_new_run(scene: 
     scene.kube.ensure(path, store_secret(scene.deployment.cluster.s3.admin))
 
     assert scene.until_phase("locked-out", "Succeeded", "Failed", within=150)["phase"] == "Succeeded"
+
+
+def test_a_missing_secret_is_said_to_be_what_to_look_for(scene: Scene) -> None:
+    path = f"/api/v1/namespaces/{scene.namespace}/secrets"
+    scene.kube.request("DELETE", f"{path}/{SECRET}")
+    scene.apply(scene.manifest("no-secret", steps=2, pause=0.05))
+    status = scene.until("no-secret", "NotStarting", lambda s: condition(s, "Ready")[1] == "NotStarting")
+    assert status["phase"] == "Pending"
+
+    scene.kube.ensure(path, store_secret(scene.deployment.cluster.s3.admin))
+
+    ended = scene.until_phase("no-secret", "Succeeded", "Failed", within=240)
+    assert (ended["phase"], ended["attempt"]) == ("Succeeded", 1)

@@ -266,6 +266,26 @@ def test_a_pod_that_never_began_makes_way_for_another_image() -> None:
     )
 
 
+def test_a_pod_that_is_long_in_starting_says_where_to_look() -> None:
+    pod = a_pod(container=None, phase="Pending", created=NOON - timedelta(seconds=21))
+    seen = an_observation(a_run(attempt=1), pod)
+
+    decided = plan(seen)
+
+    assert (decided.phase, decided.reason) == (Phase.PENDING, "NotStarting")
+    assert f"kubectl describe pod {pod.name}" in decided.message
+    assert [told.reason for told in decided.tell] == ["NotStarting"]
+
+
+def test_a_pod_that_has_just_been_bound_is_starting_and_looked_at_again_in_time() -> None:
+    pod = a_pod(container=None, phase="Pending", created=NOON - timedelta(seconds=5))
+
+    decided = plan(an_observation(a_run(attempt=1), pod))
+
+    assert (decided.reason, decided.tell) == ("Starting", ())
+    assert decided.look_again_in == timedelta(seconds=15)
+
+
 def test_a_pod_that_fits_only_where_it_must_not_go_is_made_anew_when_that_node_reports_again() -> None:
     pod = a_pod(
         2, container=None, phase="Pending", node="", unschedulable="0/1", avoids=frozenset({"node-1"})

@@ -34,6 +34,8 @@ __all__ = [
 # A little more than the time for which a head that was read is good enough.
 _PROGRESS_AGAIN: Final = timedelta(seconds=10.5)
 _PENDING_AGAIN: Final = timedelta(seconds=30)
+# Longer than a start takes whose image is there and whose volumes exist.
+_START_IS_SLOW: Final = timedelta(seconds=20)
 _OLD_POD_AGAIN: Final = timedelta(seconds=5)
 
 _AGENT_DELAY: Final = (timedelta(seconds=1), timedelta(seconds=60))
@@ -129,8 +131,25 @@ def running(seen: Observation) -> Plan | None:
         return Plan(
             Phase.PENDING, "Unschedulable", pod.unschedulable, tell=(told,), look_again_in=_PENDING_AGAIN
         )
-    reason, message = _starting(pod.attempt, pod.previous_end)
-    return Plan(Phase.PENDING, reason, message, look_again_in=_PENDING_AGAIN)
+    return _slow_start(seen, pod, where)
+
+
+def _slow_start(seen: Observation, pod: PodSeen, where: str) -> Plan:
+    """Show a pod that is being prepared, and where that takes long, where to look for the cause.
+
+    Its node tells only in the pod's events that a Secret is missing, the store's among them.
+    """
+    age = seen.now - pod.created if pod.created else timedelta(0)
+    if not pod.node or age < _START_IS_SLOW:
+        reason, message = _starting(pod.attempt, pod.previous_end)
+        again = max(_START_IS_SLOW - age, AT_ONCE) if pod.node else _PENDING_AGAIN
+        return Plan(Phase.PENDING, reason, message, look_again_in=again)
+    message = (
+        f"{where} has not begun: its image is still being pulled, or a Secret or ConfigMap that it needs is "
+        f"missing in namespace {seen.run.namespace}; kubectl describe pod {pod.name} says which"
+    )
+    told = Telling(f"NotStarting/{pod.attempt}", "NotStarting", message, "Warning")
+    return Plan(Phase.PENDING, "NotStarting", message, tell=(told,), look_again_in=_PENDING_AGAIN)
 
 
 def _starting(attempt: int, previous: End | None) -> tuple[str, str]:
