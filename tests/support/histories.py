@@ -117,7 +117,7 @@ def a_new_head(*, entropy: Entropy, keys: StoreKeys = KEYS) -> Head:
         events=(a_start(key_root=keys.run_id),),
         at=NOON,
         entropy=entropy,
-    )
+    ).head
 
 
 def after(head: Head, *events: Event, entropy: Entropy) -> Commit:

@@ -98,7 +98,7 @@ class RunInMemory:
             events=(started,),
             at=NOON,
             entropy=os.urandom,
-        )
+        ).head
         assert isinstance(self.store.put_new(self.keys.head, head.body(), head.metadata()), Stored)
 
     async def go_on(self, code: Callable[[Run], Awaitable[T]], *, end: PreviousEnd | None = None) -> T:

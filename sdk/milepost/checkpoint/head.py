@@ -162,8 +162,11 @@ def first_head(
     events: tuple[Event, ...],
     at: datetime,
     entropy: Entropy,
-) -> Head:
-    """Return the head of a run that has not been claimed yet: epoch 0, attempt 0."""
+) -> Commit:
+    """Return the head of a run that has not been claimed yet: epoch 0, attempt 0.
+
+    Large inputs do not fit a head; then there is a segment from the start.
+    """
     empty = Head(
         run_id=keys.run_id,
         key_root=key_root,
@@ -180,7 +183,7 @@ def first_head(
         phase=Phase.PENDING,
         chain=FIRST_DIGEST,
     )
-    return next_head(empty, events, at=at, entropy=entropy).head
+    return next_head(empty, events, at=at, entropy=entropy)
 
 
 def next_head(

@@ -188,7 +188,7 @@ class Runs:
             step_attempts=new.spec.retry.step_attempts,
         )
         keys = StoreKeys(new.namespace, run_id)
-        head = first_head(
+        commit = first_head(
             keys,
             name=new.name,
             resource_uid=new.resource_uid,
@@ -199,6 +199,10 @@ class Runs:
             at=self.clock(),
             entropy=self.entropy,
         )
+        if commit.segment is not None:
+            key, body = commit.segment
+            send(self.store, Write(Purpose.CREATE, key, body), self._patience())
+        head = commit.head
         write = Write(Purpose.CREATE, keys.head, head.body(), head.metadata(), head=head)
         send(self.store, write, self._patience())
         return run_id

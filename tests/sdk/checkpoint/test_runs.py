@@ -122,6 +122,19 @@ class TestStart:
             step_attempts=3,
         )
 
+    @pytest.mark.req("A3")
+    def test_inputs_that_do_not_fit_a_head_are_in_a_segment_before_it_names_one(self, world: World) -> None:
+        new = a_new_run()
+        large = {"text": "x" * 100_000}
+
+        world.runs.start(replace(new, spec=new.spec.model_copy(update={"inputs": large})))
+
+        segment, head, name = (put.key for put in world.store.puts)
+        assert ("/segments/" in segment, head.endswith("/head"), name) == (True, True, NAME_KEY)
+        started = load(world.store, world.take().head).started
+        assert started is not None
+        assert started.inputs == large
+
     def test_run_ids_are_never_given_twice(self, world: World) -> None:
         first = world.runs.start(a_new_run())
         world.store.delete(NAME_KEY)
