@@ -169,6 +169,14 @@ def test_a_result_that_fits_is_in_the_status() -> None:
     assert status["completionTime"] == "2026-03-01T12:00:00Z"
 
 
+@pytest.mark.parametrize("result", ["ü" * 2047, [0] * 2047], ids=["beyond-ascii", "many-parts"])
+def test_a_result_of_as_many_bytes_as_fit_is_in_the_status_whatever_it_is_made_of(result: object) -> None:
+    head = a_head(Phase.SUCCEEDED, outcome=Outcome("Succeeded", result=result))
+    seen = an_observation(a_run(), an_ended_pod(code=0), head=head)
+
+    assert status_of(seen, plan(seen))["result"] == result
+
+
 def test_a_result_that_is_too_large_is_left_to_its_reference() -> None:
     head = a_head(Phase.SUCCEEDED, outcome=Outcome("Succeeded", result="x" * 5000, result_ref="s3://b/blob"))
     seen = an_observation(a_run(), an_ended_pod(code=0), head=head)

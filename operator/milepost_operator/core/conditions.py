@@ -95,7 +95,9 @@ def _result(seen: Observation, decided: Plan) -> dict[str, Any]:
     outcome = seen.head.outcome if seen.head else None
     if decided.phase is not Phase.SUCCEEDED or outcome is None:
         return {"result": before.result, "resultRef": before.result_ref}
-    fits = len(json.dumps(outcome.result).encode()) <= MAX_RESULT_BYTES
+    # Measured as the executor does, who stores what does not fit as a blob.
+    compact = json.dumps(outcome.result, ensure_ascii=False, separators=(",", ":"))
+    fits = len(compact.encode()) <= MAX_RESULT_BYTES
     return {"result": outcome.result if fits else None, "resultRef": outcome.result_ref}
 
 

@@ -86,13 +86,13 @@ class Journal:
         noted, self._noted = self._noted, []
         await self._committer.commit(*noted, *events)
 
-    async def keep(self, data: codec.JSON) -> Value:
-        """Return the record's form of an encoded value, made durable first where it is large."""
-        small = values.inline(data)
+    async def keep(self, data: codec.JSON, most: int = values.MAX_INLINE) -> Value:
+        """Return the record's form of an encoded value, made durable first where it is larger than `most`."""
+        small = values.inline(data, most)
         if small is not None:
             return small
         return await self._blob(
-            partial(values.keep, self._store, self._committer.head.keys, data, self._patience)
+            partial(values.keep, self._store, self._committer.head.keys, data, self._patience, most)
         )
 
     async def read(self, value: Value, declared: Any, *, path: str) -> Any:

@@ -23,19 +23,21 @@ MAX_INLINE: Final = 16 * 1024
 """Bytes of an encoded value that a record carries itself."""
 
 
-def inline(data: codec.JSON) -> Value | None:
+def inline(data: codec.JSON, most: int = MAX_INLINE) -> Value | None:
     """Return the record's form of an encoded value; None where it needs a blob. Does no I/O."""
     raw = codec.dumps(data)
-    return Value(inline=data, size=len(raw)) if len(raw) <= MAX_INLINE else None
+    return Value(inline=data, size=len(raw)) if len(raw) <= most else None
 
 
-def keep(store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience) -> Value:
-    """Return the record's form of an encoded value, with a large one stored as a blob first.
+def keep(
+    store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience, most: int = MAX_INLINE
+) -> Value:
+    """Return the record's form of an encoded value, as a blob first where it has over `most` bytes.
 
     Blocks. Raises what `milepost.checkpoint.sending.send` raises.
     """
     raw = codec.dumps(data)
-    if len(raw) <= MAX_INLINE:
+    if len(raw) <= most:
         return Value(inline=data, size=len(raw))
     digest = hashlib.sha256(raw).hexdigest()
     send(store, Write(Purpose.CREATE, keys.blob(digest), raw), patience)

@@ -26,7 +26,7 @@ from milepost.agent.failures import leaves, message_of, qualified
 from milepost.agent.journal import Journal
 from milepost.agent.run import Run
 from milepost.api.exits import Exit
-from milepost.api.resource import Phase
+from milepost.api.resource import MAX_RESULT_BYTES, Phase
 from milepost.checkpoint import claim as claiming
 from milepost.checkpoint import codec, history
 from milepost.checkpoint.committer import Committed, Committer
@@ -224,7 +224,9 @@ class Session:
             finished = Finished(phase=Phase.FAILED, reason=ending.reason, message=ending.message)
         else:
             ending = Ending(Exit.COMMITTED, "Completed")
-            finished = Finished(phase=Phase.SUCCEEDED, reason=ending.reason, result=await journal.keep(data))
+            # The status holds what is small; of all else it names the blob.
+            result = await journal.keep(data, MAX_RESULT_BYTES)
+            finished = Finished(phase=Phase.SUCCEEDED, reason=ending.reason, result=result)
         journal.stop()
         await journal.idle()
         await journal.commit(finished)

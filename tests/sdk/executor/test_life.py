@@ -142,6 +142,18 @@ def test_a_large_result_of_the_run_is_a_blob(run: RunOnDisk) -> None:
     assert result_of(run) == "x" * 20_000
 
 
+@pytest.mark.req("A6")
+@pytest.mark.parametrize(("size", "inline"), [(4_094, True), (4_095, False)])
+def test_a_result_that_the_status_cannot_hold_is_a_blob(run: RunOnDisk, size: int, *, inline: bool) -> None:
+    run.begin("stepping:large", size=size).go_on()
+
+    outcome = run.state.outcome
+    assert isinstance(outcome, Finished)
+    assert outcome.result is not None
+    assert (outcome.result.blob == "") is inline
+    assert result_of(run) == "x" * size
+
+
 def test_steps_that_nobody_waits_for_are_recorded_before_the_end(run: RunOnDisk) -> None:
     run.begin("stepping:leaving", world=str(run.world))
     with run.executor() as executor:
