@@ -242,6 +242,12 @@ def test_a_disturbed_control_plane_is_a_condition() -> None:
     assert conditions(status_of(seen, plan(seen)))["ControlPlaneDisturbed"] == ("True", "NodesSilent")
 
 
+def test_a_disturbed_control_plane_does_not_change_what_has_ended() -> None:
+    seen = an_observation(a_run(phase=Phase.SUCCEEDED), name=None, head=None, disturbed="2 of 2 nodes")
+
+    assert "ControlPlaneDisturbed" not in conditions(status_of(seen, plan(seen)))
+
+
 def test_a_reason_that_is_none_is_not_taken_from_the_log() -> None:
     head = a_head(Phase.FAILED, outcome=Outcome("not a reason", "x" * 9000))
     seen = an_observation(a_run(), an_ended_pod(code=0), head=head)

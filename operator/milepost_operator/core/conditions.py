@@ -125,7 +125,8 @@ def _conditions(seen: Observation, decided: Plan) -> tuple[Condition, ...]:
         wanted.append(("Adopted", True, "SameSpec", _HOW_TO_START_ANEW))
     if spec_changed(seen):
         wanted.append(("SpecChanged", True, "RecordedSpecStands", _RECORDED_STANDS))
-    if seen.disturbed:
+    # What has ended waits for no node, and there may be thousands of it to write.
+    if seen.disturbed and not phase.terminal:
         wanted.append(("ControlPlaneDisturbed", True, "NodesSilent", seen.disturbed))
     kept = {"StoreReady"} if seen.store_problem is None and seen.name is None else set()
     shown = tuple(part for part in seen.run.status.conditions if part.type in kept)
