@@ -274,6 +274,7 @@ def test_a_body_that_changed_on_its_way_is_not_stored(fake_s3: FakeS3, fake_stor
     [
         ("s3://b", S3Config("", "b")),
         ("s3://b/p/q", S3Config("", "b", "p/q")),
+        ("s3://b/team%20%231%3Fx/%25", S3Config("", "b", "team #1?x/%")),
         (
             "s3://b/p?endpoint=http://127.0.0.1:8333&region=eu-west-1",
             S3Config("http://127.0.0.1:8333", "b", "p", "eu-west-1", Path("/keys")),
@@ -285,7 +286,9 @@ def test_a_url_names_a_configuration_and_back(url: str, config: S3Config) -> Non
     assert parse_url(config.url, config.credentials) == config
 
 
-@pytest.mark.parametrize("url", ["", "b/p", "http://b/p", "s3://", "s3:///p", "s3://b?bucket=c"])
+@pytest.mark.parametrize(
+    "url", ["", "b/p", "http://b/p", "s3://", "s3:///p", "s3://b?bucket=c", "s3://[b", "s3://b/p#1"]
+)
 def test_a_url_that_names_no_bucket_is_refused(url: str) -> None:
     with pytest.raises(StoreRefused, match="is no URL of a bucket"):
         parse_url(url)

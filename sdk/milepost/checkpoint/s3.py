@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from milepost.checkpoint.s3_answers import FAILURES, answer_to, status_of
 from milepost.checkpoint.s3_client import Link, S3Config, connect, keys_replaced
@@ -62,22 +62,22 @@ def parse_url(url: str, credentials: Path | None = None) -> S3Config:
 
     Raises StoreRefused (StoreMisconfigured) for anything else.
     """
-    parts = urlsplit(url)
+    refused = StoreRefused(
+        "StoreMisconfigured",
+        f"{url!r} is no URL of a bucket",
+        advice="write it as s3://bucket/prefix?endpoint=https://host&region=name",
+    )
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise refused from error
     query = parse_qs(parts.query)
-    unknown = set(query) - {"endpoint", "region"}
-    if (
-        parts.scheme != "s3"
-        or not parts.netloc
-        or unknown
-        or any(len(values) > 1 for values in query.values())
-    ):
-        raise StoreRefused(
-            "StoreMisconfigured",
-            f"{url!r} is no URL of a bucket",
-            advice="write it as s3://bucket/prefix?endpoint=https://host&region=name",
-        )
+    meant = parts.scheme == "s3" and parts.netloc and not parts.fragment
+    if not meant or set(query) - {"endpoint", "region"} or any(len(values) > 1 for values in query.values()):
+        raise refused
     region = query.get("region", ["us-east-1"])[0]
-    return S3Config(query.get("endpoint", [""])[0], parts.netloc, parts.path.strip("/"), region, credentials)
+    prefix = unquote(parts.path).strip("/")
+    return S3Config(query.get("endpoint", [""])[0], parts.netloc, prefix, region, credentials)
 
 
 def open_store(config: S3Config) -> S3Store:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
@@ -50,7 +50,7 @@ class S3Config:
         """The URL that `milepost.checkpoint.s3.parse_url` reads. It never holds credentials."""
         query = {"endpoint": self.endpoint, "region": self.region}
         given = urlencode({name: value for name, value in query.items() if value}, safe=":/")
-        path = f"s3://{self.bucket}/{self.prefix.strip('/')}"
+        path = f"s3://{self.bucket}/{quote(self.prefix.strip('/'))}"
         return f"{path}?{given}" if given else path
 
 
