@@ -20,7 +20,7 @@ from milepost.api.names import Entropy
 from milepost.checkpoint import codec, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.records import Event, Halted, Input, Value
+from milepost.checkpoint.records import Event, Halted, Input, Planned, Value
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
 from milepost.errors import Damaged, MilepostError, RunHalted
@@ -57,6 +57,7 @@ class Journal:
         # Nothing else holds on to what waits for ever, and what is collected is unwound.
         self._left: list[asyncio.Future[None]] = []
         self._noted: list[Event] = []
+        self._planned = self.state.totals.steps_total
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.clock = clock
@@ -77,9 +78,11 @@ class Journal:
         """First part of every idempotency key."""
         return self._committer.head.key_root
 
-    def note(self, event: Event) -> None:
-        """Record the event with the next commit, whatever that is; it is not worth a write of its own."""
-        self._noted.append(event)
+    def plan(self, total: int) -> None:
+        """Record with the next commit, whatever that is, how many steps there will be; once if said twice."""
+        if total != self._planned:
+            self._planned = total
+            self._noted.append(Planned(total=total))
 
     async def commit(self, *events: Event) -> None:
         """Return once the events are durable, in one record."""

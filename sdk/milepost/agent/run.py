@@ -16,7 +16,6 @@ from milepost.agent.attempt import in_step
 from milepost.agent.branch import Branch, current_branch
 from milepost.agent.journal import Journal
 from milepost.agent.steps import Retry, Step
-from milepost.checkpoint.records import Planned
 from milepost.errors import AgentError, Misuse, StepFailed
 
 __all__ = ["Run"]
@@ -98,7 +97,7 @@ class Run:
 
     # A Mapping is an Iterable of its keys, but none has coroutines for keys, so the overlaps are harmless.
     @overload
-    def parallel(  # type: ignore[overload-overlap]
+    def parallel(  # type: ignore[overload-overlap]  # as said above
         self,
         branches: Mapping[K, Coroutine[Any, Any, T]],
         *,
@@ -115,7 +114,7 @@ class Run:
     ) -> Coroutine[Any, Any, list[T]]: ...
     # A Mapping is an Iterable of its keys, but none has coroutines for keys, so the overlaps are harmless.
     @overload
-    def parallel(  # type: ignore[overload-overlap]
+    def parallel(  # type: ignore[overload-overlap]  # as said above
         self,
         branches: Mapping[K, Coroutine[Any, Any, T]],
         *,
@@ -157,8 +156,7 @@ class Run:
         """Say how many steps the run will have, so that people see `3/10`. Recorded with the next step."""
         if not isinstance(total, int) or total < 0:
             raise Misuse(f"the number of steps is a whole number, not {total!r}")
-        if self._journal.state.totals.steps_total != total:
-            self._journal.note(Planned(total=total))
+        self._journal.plan(total)
 
     def _check_place(self, what: str) -> None:
         if in_step.get():

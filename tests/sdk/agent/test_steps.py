@@ -340,6 +340,19 @@ async def test_progress_is_recorded_with_the_next_step_and_only_where_it_changes
     assert run.state.seq == 5
 
 
+async def test_what_was_said_last_of_the_number_of_steps_stands(run: RunInMemory) -> None:
+    async def agent(run: Run) -> None:
+        run.progress(total=2)
+        await run.step("one", lambda: None)
+        run.progress(total=3)
+        run.progress(total=2)
+        await run.step("two", lambda: None)
+
+    await run.go_on(agent)
+
+    assert run.state.totals.steps_total == 2
+
+
 async def test_the_run_tells_its_names(run: RunInMemory) -> None:
     async def agent(run: Run) -> tuple[Any, ...]:
         return run.id, run.name, run.namespace, run.goal
