@@ -198,6 +198,18 @@ def test_a_spec_that_changed_under_the_same_uid_is_said() -> None:
     assert conditions(status_of(seen, plan(seen)))["SpecChanged"] == ("True", "RecordedSpecStands")
 
 
+def test_a_changed_spec_is_still_said_once_the_run_has_ended_and_its_record_is_not_read_any_more() -> None:
+    shown = Condition(
+        type="SpecChanged",
+        status="True",
+        reason="RecordedSpecStands",
+        last_transition_time="2026-03-01T11:00:00Z",
+    )
+    seen = an_observation(a_run(phase=Phase.SUCCEEDED, conditions=(shown,)), name=None, head=None)
+
+    assert conditions(status_of(seen, plan(seen)))["SpecChanged"] == ("True", "RecordedSpecStands")
+
+
 def test_a_run_that_is_superseded_is_no_changed_spec() -> None:
     seen = an_observation(a_run(attempt=0), name=a_name(uid=OTHER_UID, digest="f" * 64))
 

@@ -128,7 +128,9 @@ def _conditions(seen: Observation, decided: Plan) -> tuple[Condition, ...]:
     # What has ended waits for no node, and there may be thousands of it to write.
     if seen.disturbed and not phase.terminal:
         wanted.append(("ControlPlaneDisturbed", True, "NodesSilent", seen.disturbed))
-    kept = {"StoreReady"} if seen.store_problem is None and seen.name is None else set()
+    # What only the store's record tells stays as it was shown where the record was not read.
+    said = {kind for kind, *_ in wanted}
+    kept = {"StoreReady", "SpecChanged"} - said if seen.name is None else set()
     shown = tuple(part for part in seen.run.status.conditions if part.type in kept)
     return (*(_condition(seen, *part) for part in wanted), *shown)
 
