@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from milepost_operator.core.observation import End, Fault, PodSeen, Started, Terminated
 from milepost_operator.core.reading import read_pod, read_run, trimmed
 from tests.support.builders import OTHER_UID, RUN_ID, UID, Phase
@@ -117,11 +119,19 @@ def test_a_disruption_that_was_called_off_is_none() -> None:
     assert pod.disruption == ""
 
 
-def test_annotations_that_somebody_changed_are_ignored() -> None:
+@pytest.mark.parametrize(
+    ("previous_end", "in_a_row"),
+    [
+        ("[]", "many"),
+        ('{"attempt":Infinity,"cause":"Evicted","fault":"disruption"}', "9" * 5000),
+        ('{"attempt":1,"cause":"Evicted","fault":"nobody"}', "-1"),
+    ],
+)
+def test_annotations_that_somebody_changed_are_ignored(previous_end: str, in_a_row: str) -> None:
     raw = a_raw_pod(containerStatuses=[{"name": "executor", "state": {"running": {"startedAt": "x"}}}])
     raw["metadata"]["annotations"] = {
-        "milepost.dev/previous-end": "[]",
-        "milepost.dev/unclaimed-in-a-row": "many",
+        "milepost.dev/previous-end": previous_end,
+        "milepost.dev/unclaimed-in-a-row": in_a_row,
     }
 
     pod = read_pod(raw, UID, RUN_ID)

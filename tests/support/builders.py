@@ -118,7 +118,6 @@ def a_run(
         generation=generation,
         generate_name=generate_name,
         deletion_timestamp="2026-03-01T11:59:00Z" if deleted else None,
-        creation_timestamp="2026-03-01T11:00:00Z",
         spec=spec or a_spec(),
         status=status,
     )

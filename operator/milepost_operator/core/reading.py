@@ -53,6 +53,7 @@ _KEPT_METADATA: Final = (
     "name", "namespace", "uid", "generation", "generateName", "resourceVersion", "creationTimestamp",
     "deletionTimestamp", "labels", "annotations", "ownerReferences",
 )  # fmt: skip
+_DIGITS: Final = 9
 _KEPT_POD_STATUS: Final = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
@@ -89,7 +90,6 @@ def read_run(raw: Mapping[str, Any]) -> tuple[AgentRun, str]:
         generation=metadata.get("generation", 1),
         generate_name=metadata.get("generateName") or "",
         deletion_timestamp=metadata.get("deletionTimestamp"),
-        creation_timestamp=metadata.get("creationTimestamp") or "",
         spec=spec,
         status=_read_status(raw.get("status") or {}),
     )
@@ -162,7 +162,9 @@ def read_pod(raw: Mapping[str, Any], owner_uid: str, run_id: str, *, gone: bool 
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() else 0
+    """Return a number of attempts; 0 where somebody has put something else in its place."""
+    plausible = text and len(text) <= _DIGITS and text.isascii() and text.isdecimal()
+    return int(text) if text and plausible else 0
 
 
 def _container(status: Mapping[str, Any]) -> Container | None:
@@ -199,5 +201,5 @@ def _read_end(text: str) -> End | None:
             exit_code=said.get("exit_code"),
             message=str(said.get("message") or ""),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -2,7 +2,8 @@
 
 Field names are permanent once they are here, so only fields that work are. Every string and list has a
 maximum, because the API server prices its validation rules by the largest value that can occur. What is
-immutable, and why each immutable field is required or has a default, is said by `milepost.api.schema`.
+immutable is said by `milepost.api.validation`, and why each such field is required or has a default by
+`milepost.api.schema`.
 """
 
 from __future__ import annotations
@@ -347,6 +348,5 @@ class AgentRun(Model):
     generation: int = 1
     generate_name: str = ""
     deletion_timestamp: str | None = None
-    creation_timestamp: str = ""
     spec: RunSpec
     status: RunStatus = Field(default_factory=RunStatus)
