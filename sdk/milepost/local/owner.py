@@ -40,9 +40,15 @@ def owner_of(folder: Path, entropy: Entropy) -> str:
     file = folder / "owner"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError), file.open("x", encoding="ascii") as new:
-            new.write(f"local-{entropy(10).hex()}\n")
-        return file.read_text(encoding="ascii").strip()
+        with file.open("a+", encoding="ascii") as kept:
+            # Two first calls at once must agree, and one that was killed here must not leave nobody as owner.
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            kept.seek(0)
+            owner = kept.read().strip()
+            if not owner:
+                owner = f"local-{entropy(10).hex()}"
+                kept.write(f"{owner}\n")
+            return owner
     except OSError as error:
         raise Unusable(
             f"{file}: {error.strerror}; set XDG_DATA_HOME to a folder that can be written"

@@ -18,6 +18,13 @@ def test_the_owner_is_made_once_and_then_stays(tmp_path: Path) -> None:
     assert owner_of(tmp_path / "milepost", lambda size: b"x" * size) == first
 
 
+def test_a_call_that_was_killed_while_it_made_the_owner_leaves_room_for_the_next(tmp_path: Path) -> None:
+    (tmp_path / "owner").touch()
+
+    assert owner_of(tmp_path, entropy) == "local-00010203040506070809"
+    assert (tmp_path / "owner").read_text() == "local-00010203040506070809\n"
+
+
 def test_a_uid_is_the_same_on_every_call_and_another_for_another_owner_or_name() -> None:
     uids = {
         resource_uid(owner, namespace, name)
