@@ -48,9 +48,9 @@ def store_url(text: str, folder: Path) -> str:
 def known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
     """Yield the names of one namespace, or of all where it is empty, in order.
 
-    Raises Missing where a name leads to no head, and what reading raises.
+    Raises InvalidRun for what is no namespace, Missing where a name leads to no head, what reading raises.
     """
-    prefix = f"{namespace}/names/" if namespace else ""
+    prefix = f"{StoreKeys(namespace).namespace}/names/" if namespace else ""
     keys = sorted(listed.key for listed in store.list(prefix))
     for match in filter(None, map(_NAME_KEY.fullmatch, keys)):
         known = _known(store, match["namespace"], match["name"], runs)

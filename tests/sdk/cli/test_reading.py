@@ -203,6 +203,13 @@ def test_the_runs_of_a_store_are_listed(store: FileStore) -> None:
     assert "default" not in milepost(store, "list", "--namespace", "team").stdout
 
 
+@pytest.mark.parametrize("command", ["steps", "list"])
+def test_what_can_be_no_namespace_is_refused(store: FileStore, command: str) -> None:
+    shown = milepost(store, command, "--namespace", "..")
+
+    assert (shown.exit_code, shown.stderr) == (2, "milepost: metadata.namespace: '..' must be a DNS label\n")
+
+
 def test_an_empty_store_is_said_to_be_empty(store: FileStore) -> None:
     assert milepost(store, "steps").stderr == f"milepost: NAME: there is no run in {store.uri}\n"
 
