@@ -94,11 +94,6 @@ class KeyedQueue(Generic[K]):
         if dirty:
             self.put(key)
 
-    def forget(self, key: K) -> None:
-        """Drop what is kept about a key that no longer exists."""
-        self._due.pop(key, None)
-        self._failures.pop(key, None)
-
     async def arrived(self) -> None:
         """Return when `take` may have something: something was put, or the next key is due."""
         if self._ready:

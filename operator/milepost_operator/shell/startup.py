@@ -100,10 +100,11 @@ class Operator:
             write_progress_every=self.settings.progress_write_s,
         )
         sweep = Sweep(cluster, self.cache, self.queue, self.settings.namespaces, time.monotonic)
+        # Last of what may fail: Kopf calls this again where it does, and nothing may be started twice.
+        await self._serve_health(sweep)
         self._spawn("workers", work(self.queue, reconciler, self.settings.workers))
         self._spawn("nodes", self._watch_nodes(cluster))
         self._spawn("sweep", self._sweep(sweep))
-        await self._serve_health(sweep)
         log.info(
             "operator started",
             stores=sorted(stores_file.stores),
