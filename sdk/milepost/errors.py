@@ -143,10 +143,10 @@ class InvalidRun(MilepostError):
 
 
 class CannotStart(MilepostError):
-    """The agent cannot begin: its entrypoint, its version or its inputs do not fit.
+    """The agent cannot begin: its entrypoint, its version, its inputs or the environment do not fit.
 
     `reason` is stable and CamelCase, fit for a condition (`EntrypointNotFound`,
-    `EntrypointNotAgent`, `InputsInvalid`, `VersionMismatch`).
+    `EntrypointNotAgent`, `InputsInvalid`, `VersionMismatch`, `EnvironmentInvalid`).
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -174,7 +174,8 @@ class AgentError(MilepostError):
 class StepFailed(AgentError):
     """A step used up its attempts. Raised alike when it happens and when it is read from the log.
 
-    `kind` is the qualified name of the last try's error, `package.module.QualName`.
+    `kind` is the qualified name of the last try's error, `package.module.QualName`; it is `milepost.PodLost`
+    where the last try was lost with its pod.
     """
 
     def __init__(self, step: str, kind: str, message: str, attempts: int) -> None:

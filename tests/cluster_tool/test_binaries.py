@@ -7,6 +7,7 @@ import pytest
 from tools.cluster.binaries import GoModule, go_mod, go_numbers
 from tools.cluster.interface import ClusterError
 from tools.cluster.paths import Paths, complete_or_absent
+from tools.cluster.preflight import check_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,13 +72,10 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
 
 
 def test_preflight_names_everything_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from tools.cluster import preflight  # noqa: PLC0415  the only test of it
-
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(preflight, "FREE_DISK_GB", 10**9)
 
     with pytest.raises(ClusterError) as raised:
-        preflight.check_machine(to_build=True, cache=tmp_path / "not" / "there")
+        check_machine(to_build=True, cache=tmp_path / "not" / "there", disk_gb=10**9)
 
     assert "Go is not installed; Kubernetes is built with Go 1.25 or later" in str(raised.value)
     assert "GB left and 1000000000 GB are needed" in str(raised.value)

@@ -45,8 +45,8 @@ def test_a_secret_key_is_not_shown() -> None:
 
 def test_a_request_is_signed_as_the_signature_of_botocore_says() -> None:
     from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth  # noqa: PLC0415  only this test compares with it
-    from botocore.awsrequest import AWSRequest  # noqa: PLC0415
-    from botocore.credentials import Credentials  # noqa: PLC0415
+    from botocore.awsrequest import AWSRequest  # noqa: PLC0415  as above
+    from botocore.credentials import Credentials  # noqa: PLC0415  as above
 
     at = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
     signed = s3_request.sign(

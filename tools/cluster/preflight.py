@@ -21,7 +21,9 @@ from tools.cluster.progress import step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-FREE_DISK_GB = 15
+DISK_GB = 15
+"""Gigabytes that building takes."""
+
 _GB = 10**9
 
 # What is needed, by name or path, and the Debian package that brings it.
@@ -41,18 +43,18 @@ CLUSTER_PROGRAMS = {
 IMAGE_PROGRAMS = {"debootstrap": "debootstrap", "buildah": "buildah"}
 
 
-def check_machine(*, to_build: bool, cache: Path) -> None:
+def check_machine(*, to_build: bool, cache: Path, disk_gb: float = DISK_GB) -> None:
     """Raise ClusterError, naming everything that only a person can mend.
 
-    `to_build` says that programs are still to be built, which takes Go and disk space.
+    `to_build` says that programs are still to be built, which takes Go and `disk_gb` gigabytes.
     """
-    problems = [*_of_the_machine(), *(_of_a_build(cache) if to_build else ())]
+    problems = [*_of_the_machine(), *(_of_a_build(cache, disk_gb) if to_build else ())]
     _refuse_for(problems, "run the cluster")
 
 
 def check_build(cache: Path) -> None:
     """Raise ClusterError, naming everything that keeps programs from being built here. Root is not needed."""
-    _refuse_for(_of_a_build(cache), "build the cluster's programs")
+    _refuse_for(_of_a_build(cache, DISK_GB), "build the cluster's programs")
 
 
 def _refuse_for(problems: Iterable[str], what: str) -> None:
@@ -102,7 +104,7 @@ def _of_the_machine() -> Iterable[str]:
         yield f"these control group controllers are missing or not delegated: {', '.join(missing)}"
 
 
-def _of_a_build(cache: Path) -> Iterable[str]:
+def _of_a_build(cache: Path, disk_gb: float) -> Iterable[str]:
     needed = "{}.{}".format(*OLDEST_GO)
     go = installed_go()
     if go is None:
@@ -111,8 +113,7 @@ def _of_a_build(cache: Path) -> Iterable[str]:
         yield f"{go} is too old; Kubernetes is built with Go {needed} or later"
     folder = next(each for each in (cache, *cache.parents) if each.exists())
     free = shutil.disk_usage(folder).free / _GB
-    if free < FREE_DISK_GB:
+    if free < disk_gb:
         yield (
-            f"{cache} has {free:.1f} GB left and {FREE_DISK_GB} GB are needed; "
-            "MILEPOST_CACHE names another place"
+            f"{cache} has {free:.1f} GB left and {disk_gb} GB are needed; MILEPOST_CACHE names another place"
         )
