@@ -218,6 +218,14 @@ def test_a_suspended_run_goes_on_without_a_loss_being_counted() -> None:
     assert decided.tell == ()
 
 
+def test_a_run_that_is_let_go_on_at_once_remembers_until_its_pod_has_ended_that_it_was_suspended() -> None:
+    run = a_run(phase=Phase.SUSPENDED)
+
+    decided = plan(an_observation(run, a_pod(deadline=NOON + timedelta(seconds=40))))
+
+    assert (decided.phase, decided.reason, decided.actions) == (Phase.SUSPENDED, "PodTerminating", ())
+
+
 def test_nothing_is_touched_while_the_control_plane_is_disturbed() -> None:
     decided = plan(an_observation(a_run(), an_ended_pod(), disturbed="2 of 2 nodes are silent"))
 

@@ -119,6 +119,9 @@ def running(seen: Observation) -> Plan | None:
     if pod.deadline is not None:
         again = max(pod.deadline - seen.now, _OLD_POD_AGAIN)
         phase = Phase.RUNNING if isinstance(pod.container, Started) else Phase.PENDING
+        if seen.phase is Phase.SUSPENDED:
+            # Until the pod has ended, this is all that tells why it was deleted.
+            phase = Phase.SUSPENDED
         return Plan(phase, "PodTerminating", f"{where} is finishing its step", look_again_in=again)
     if isinstance(pod.container, Started):
         return Plan(Phase.RUNNING, "Running", where, tell=_began(pod), look_again_in=_PROGRESS_AGAIN)
