@@ -216,6 +216,19 @@ def test_a_run_that_is_superseded_is_no_changed_spec() -> None:
     assert "SpecChanged" not in conditions(status_of(seen, plan(seen)))
 
 
+def test_a_run_that_supersedes_another_reports_nothing_of_it_as_its_own() -> None:
+    seen = an_observation(
+        a_run(phase=Phase.PENDING, attempt=0),
+        a_pod(3, owned=False),
+        name=a_name(uid=OTHER_UID, digest="f" * 64),
+        head=a_head(uid=OTHER_UID, attempt=3),
+    )
+    status = status_of(seen, plan(seen))
+
+    assert (status["attempt"], status["progress"]) == (0, "")
+    assert (status["pod"], status["checkpoint"]["seq"]) == ({"name": "", "node": ""}, 0)
+
+
 def test_a_run_that_was_adopted_says_how_to_start_anew() -> None:
     seen = an_observation(
         a_run(phase=Phase.PENDING, attempt=0), name=a_name(uid=OTHER_UID), head=a_head(uid=OTHER_UID)

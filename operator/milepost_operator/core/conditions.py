@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from milepost.api.names import StoreKeys, pod_name
 from milepost.api.resource import MAX_RESULT_BYTES, Condition, Phase
 from milepost_operator.core.counting import tally
-from milepost_operator.core.identity import is_adopted, spec_changed
+from milepost_operator.core.identity import is_adopted, other_resource, spec_changed
 from milepost_operator.core.observation import End, Fault, Observation, Started
 from milepost_operator.core.plan import CreatePod, Plan
 from milepost_operator.core.pods import last_end, progress
@@ -48,6 +49,9 @@ def timestamp(at: datetime) -> str:
 
 def status_of(seen: Observation, decided: Plan) -> dict[str, Any]:
     """Return the whole status to write, in the resource's own shape."""
+    if other_resource(seen) is not None:
+        # What is recorded under the name so far is another run's, and so are that run's pods.
+        seen = replace(seen, name=None, head=None, pods=tuple(pod for pod in seen.pods if pod.owned))
     run, before = seen.run, seen.run.status
     created = next((part for part in decided.actions if isinstance(part, CreatePod)), None)
     # What adopts a run begins its own counting after the attempts of those before it.
