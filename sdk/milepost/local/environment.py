@@ -59,9 +59,11 @@ def environment_of(
 
 
 def missing(manifest: Manifest, environ: Mapping[str, str]) -> list[str]:
-    """Return the names of the variables that only a cluster could give and the user has not set."""
-    return [
-        each.name
-        for each in manifest.spec.pod.env
-        if each.value_from is not None and each.name not in environ
+    """Return what only a cluster could set: variables that the user has not, Secrets and ConfigMaps."""
+    pod = manifest.spec.pod
+    variables = [each.name for each in pod.env if each.value_from is not None and each.name not in environ]
+    secrets = [f"the keys of Secret {each.secret_ref.name}" for each in pod.env_from if each.secret_ref]
+    maps = [
+        f"the keys of ConfigMap {each.config_map_ref.name}" for each in pod.env_from if each.config_map_ref
     ]
+    return [*variables, *secrets, *maps]

@@ -157,8 +157,13 @@ def test_the_manifests_variables_and_the_users_own_reach_the_agent(
         {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
     ]
 
-    assert desk.run(a_manifest("reads:made", pod={"env": env})).result == ["set", "kept"]
-    assert "a cluster would set TOKEN; export what the agent needs of it" in desk.said
+    sources = [{"secretRef": {"name": "mail"}}, {"configMapRef": {"name": "flags"}}]
+
+    assert desk.run(a_manifest("reads:made", pod={"env": env, "envFrom": sources})).result == ["set", "kept"]
+    assert (
+        "a cluster would set TOKEN, the keys of Secret mail, the keys of ConfigMap flags; "
+        "export what the agent needs of it" in desk.said
+    )
 
 
 def test_two_runners_of_one_run_are_refused(desk: Desk) -> None:
