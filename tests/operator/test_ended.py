@@ -121,6 +121,12 @@ def test_what_the_executor_said_becomes_reason_and_message() -> None:
     assert phrase(end) == "failed with exit code 3: no such file"
 
 
+def test_what_is_no_unicode_text_is_shown_and_passed_on_in_a_form_that_is() -> None:
+    end = classify(an_ended_pod(code=3, said=r'{"message": "no file \udc80.md"}'), a_head())
+
+    assert end.message == r"no file \udc80.md"
+
+
 @pytest.mark.parametrize(
     "said", ["Traceback ...", '"text"', "[1]", '{"reason": "not a reason!", "message": "x"}']
 )

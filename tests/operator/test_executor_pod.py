@@ -5,7 +5,9 @@ MILEPOST_REWRITE_GOLDEN=1 rewrites the file; read the difference before committi
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,25 @@ def test_what_is_written_into_a_pod_is_read_back() -> None:
 
 
 @pytest.mark.req("K4")
+def expanded(value: str, known: dict[str, str]) -> str:
+    """Return what a kubelet makes of a variable's value."""
+
+    def one(match: re.Match[str]) -> str:
+        return "$" if match[1] == "$" else known.get(match[2], match[0])
+
+    return re.sub(r"\$(\$|\(([^)]*)\))", one, value)
+
+
+def test_what_a_pod_has_said_reaches_the_next_one_as_it_is() -> None:
+    end = End(1, "AgentFailed", Fault.AGENT, 1, "it cost $5, $$ and $(TOKEN)")
+    pod = executor_pod(a_run(), RUN_ID, CreatePod(2, previous_end=end), STORE)
+    env = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0]["env"]}
+
+    seen = json.loads(expanded(env["MILEPOST_PREVIOUS_END"], {"TOKEN": 'a secret"'}))
+    assert seen["message"] == end.message
+    assert expanded(env["MILEPOST_STORE"], {}) == STORE.url
+
+
 def test_an_author_cannot_take_what_protects_the_others() -> None:
     pod = built(EVERYTHING, CreatePod(1), STORE)
     labels = pod["metadata"]["labels"]

@@ -43,6 +43,7 @@ AGENT_CAUSES: Final = frozenset({"AgentFailed", "Killed", "ExitedWithoutOutcome"
 """The causes that use up `retry.executorFailures`."""
 
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
+_LONGEST: Final = 1024
 
 UNCOUNTED: Final = frozenset({"Suspended", "Adopted", "Halted"})
 """Ends that somebody asked for, so that they are no losses."""
@@ -137,7 +138,9 @@ def _said(text: str) -> tuple[str, str]:
     """Return reason and message of a termination log: the executor's JSON, or what another program left."""
     try:
         said = json.loads(text)
-        reason = str(said.get("reason", ""))
-        return reason if _REASON.fullmatch(reason) else "", str(said.get("message", ""))[:1024]
+        reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     except (ValueError, AttributeError):
-        return "", text.strip()[:1024]
+        return "", text.strip()[:_LONGEST]
+    # JSON can spell half of a surrogate pair, and the next executor could not read its environment.
+    message = message.encode("utf-8", "backslashreplace").decode()
+    return reason if _REASON.fullmatch(reason) else "", message[:_LONGEST]

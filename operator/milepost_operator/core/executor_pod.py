@@ -209,7 +209,8 @@ def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> l
         "MILEPOST_NODE": "spec.nodeName",
     }
     return [
-        *({"name": name, "value": value} for name, value in values.items()),
+        # Kubernetes would put an author's variable in place of $(NAME), in what an author's pod has said too.
+        *({"name": name, "value": value.replace("$", "$$")} for name, value in values.items()),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
     ]
 
