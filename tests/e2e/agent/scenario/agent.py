@@ -50,7 +50,13 @@ async def apply(call: Call, number: int, receiver: str, pause: float, death: Dea
 
 @agent(version="1", tools=[apply])
 async def scripted(
-    run: Run, receiver: str, steps: int = 6, pause: float = 0.2, death: Death = "", at: int = 0
+    run: Run,
+    receiver: str,
+    steps: int = 6,
+    pause: float = 0.2,
+    death: Death = "",
+    at: int = 0,
+    padding: str = "",  # noqa: ARG001  a run may have large inputs
 ) -> int:
     run.progress(total=steps)
     total = 0
