@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote, urlencode
 
 from botocore.config import Config
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Keys", "Link", "S3Config", "connect", "keys_replaced"]
 
+_CONNECT_TIMEOUT: Final = 5.0
+_CONNECTIONS: Final = 10
+"""Kept open. More threads than that never talk to one store at once."""
+
 
 @dataclass(frozen=True)
 class S3Config:
-    """Where a bucket is and how to reach it. Times are in seconds.
+    """Where a bucket is and how to reach it. `read_timeout` is in seconds.
 
     `endpoint` is empty for AWS itself. `credentials` is a folder with the files `access-key-id`,
     `secret-access-key` and, optionally, `session-token`; None stands for the SDK's default chain
@@ -41,9 +45,7 @@ class S3Config:
     prefix: str = ""
     region: str = "us-east-1"
     credentials: Path | None = None
-    connect_timeout: float = 5.0
     read_timeout: float = 20.0
-    connections: int = 10
 
     @property
     def url(self) -> str:
@@ -111,9 +113,9 @@ def _settings(config: S3Config) -> Config:
     return Config(
         # A repeated write that meets its own first try is told that somebody else wrote.
         retries={"total_max_attempts": 1, "mode": "standard"},
-        connect_timeout=config.connect_timeout,
+        connect_timeout=_CONNECT_TIMEOUT,
         read_timeout=config.read_timeout,
-        max_pool_connections=config.connections,
+        max_pool_connections=_CONNECTIONS,
         tcp_keepalive=True,
         s3={"addressing_style": "path" if config.endpoint else "auto"},
         # The store sends its own with every write.

@@ -115,7 +115,7 @@ def steps(
     """Show a run's log as a table of its steps.
 
     A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. `attempt` is the
-    run's attempt that recorded it, `took` the time of its last try.
+    run's attempt that recorded it, `took` the time of its last try. Times are UTC.
     """
     errors = Console(stderr=True, highlight=False)
     try:
