@@ -29,7 +29,7 @@ def a_raw_pod(**status: Any) -> dict[str, Any]:
                 "milepost.dev/image": "agent:1",
                 "milepost.dev/agent-version": "3",
                 "milepost.dev/previous-end": '{"attempt":1,"cause":"Evicted","fault":"disruption"}',
-                "milepost.dev/unclaimed-in-a-row": "1",
+                "milepost.dev/fruitless-in-a-row": "1",
                 "milepost.dev/resumes-after": "5/10",
             },
             "ownerReferences": [{"uid": UID, "controller": True}],
@@ -131,7 +131,7 @@ def test_annotations_that_somebody_changed_are_ignored(previous_end: str, in_a_r
     raw = a_raw_pod(containerStatuses=[{"name": "executor", "state": {"running": {"startedAt": "x"}}}])
     raw["metadata"]["annotations"] = {
         "milepost.dev/previous-end": previous_end,
-        "milepost.dev/unclaimed-in-a-row": in_a_row,
+        "milepost.dev/fruitless-in-a-row": in_a_row,
     }
 
     pod = read_pod(raw, UID, RUN_ID)

@@ -502,6 +502,22 @@ def test_pods_that_never_claim_are_not_replaced_without_a_pause_for_ever() -> No
     assert (decided.actions, decided.look_again_in) == ((), timedelta(seconds=4))
 
 
+@pytest.mark.parametrize(
+    ("resumed_after", "pause"),
+    [("5/10", timedelta(seconds=2)), ("4/10", None)],
+    ids=["no-step-recorded", "a-step-recorded"],
+)
+def test_pods_that_are_lost_at_one_step_again_and_again_are_replaced_after_a_growing_pause(
+    resumed_after: str, pause: timedelta | None
+) -> None:
+    evicted = an_ended_pod(
+        3, ago=0, disruption="TerminationByKubelet", in_a_row=2, resumes_after=resumed_after
+    )
+    decided = plan(an_observation(a_run(attempt=3), evicted, head=a_head(attempt=3)))
+
+    assert (bool(decided.actions), decided.look_again_in) == (pause is None, pause)
+
+
 def test_the_first_attempt_starts_with_nothing_to_say_of_an_earlier_one() -> None:
     seen = an_observation(a_run(phase=Phase.PENDING, attempt=0), head=a_head(attempt=0, steps=0))
 

@@ -90,7 +90,8 @@ class PodSeen:
     run. `gone` means that the object is no longer there and this is how it was last seen. `deadline` is the
     deletion time, which includes the grace period. `disruption` is the reason of a true DisruptionTarget.
     `avoids` names the nodes that were silent when it was made. `image` is what was asked for, whatever an
-    admission controller has made of it.
+    admission controller has made of it. `in_a_row` counts the pods just before it that recorded no step, and
+    `resumes_after` is the progress at which it was made.
     """
 
     name: str

@@ -62,7 +62,7 @@ class NoteOutcome:
 
 @dataclass(frozen=True)
 class CreatePod:
-    """Start one. `in_a_row` counts its predecessors, back from the last, that never claimed the run."""
+    """Start one. `in_a_row` counts its predecessors, back from the last, that recorded no step."""
 
     attempt: int
     previous_end: End | None = None

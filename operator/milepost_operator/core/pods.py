@@ -239,7 +239,8 @@ def disrupted(seen: Observation) -> Plan | None:
     end = last_end(seen)
     if end is None:
         return None
-    # A kubelet or a store that refuses every pod must not be met with hundreds of them a minute.
+    # A kubelet or a store that refuses every pod must not be met with hundreds of them a minute, nor must one
+    # be that evicts each pod at the same step, for filling its disk.
     row = _in_a_row(seen)
     wait = _wait(seen, _AGENT_DELAY, row - 2) if row > 1 else AT_ONCE
     return _next_pod(seen, end, wait=wait, tell=_loss(end))
@@ -259,10 +260,12 @@ def first_start(seen: Observation) -> Plan | None:
 
 
 def _in_a_row(seen: Observation) -> int:
-    """Return how many pods, back from the last, ended without ever claiming the run."""
-    if seen.head is not None and seen.head.attempt >= seen.last_attempt:
+    """Return how many pods, back from the last, ended without claiming the run or recording a step."""
+    pod = seen.newest
+    claimed = seen.head is not None and seen.head.attempt >= seen.last_attempt
+    if claimed and (pod is None or pod.resumes_after != progress(seen)):
         return 0
-    return (seen.newest.in_a_row if seen.newest else 0) + 1
+    return (pod.in_a_row if pod else 0) + 1
 
 
 def _wait(seen: Observation, delays: tuple[timedelta, timedelta], earlier: int) -> timedelta:

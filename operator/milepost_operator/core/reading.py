@@ -46,7 +46,7 @@ ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids"
 ANNOTATION_IMAGE: Final = f"{GROUP}/image"
 ANNOTATION_RUN_ID: Final = f"{GROUP}/run-id"
 ANNOTATION_VERSION: Final = f"{GROUP}/agent-version"
-ANNOTATION_IN_A_ROW: Final = f"{GROUP}/unclaimed-in-a-row"
+ANNOTATION_IN_A_ROW: Final = f"{GROUP}/fruitless-in-a-row"
 ANNOTATION_RESUMES_AFTER: Final = f"{GROUP}/resumes-after"
 
 _KEPT_METADATA: Final = (
