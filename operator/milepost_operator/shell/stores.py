@@ -62,8 +62,10 @@ class _Known:
 def as_problem(error: MilepostError) -> StoreProblem | None:
     """Return what an error of the store means for a run; None where it is no error of the store."""
     match error:
-        case StoreUnavailable():
-            return StoreProblem("StoreUnavailable", f"{error}; it is tried again")
+        case StoreUnavailable(key=key, cause=cause):
+            # Without how long it took: a problem that changed its words would be a new status in each pass.
+            message = f"{key}: the store gives no clear answer, and is asked again; last: {cause}"
+            return StoreProblem("StoreUnavailable", message)
         case StoreRefused():
             return StoreProblem(error.reason, str(error))
         case Corrupt() | Missing() | FormatTooNew() | RunDeleted():
