@@ -58,7 +58,12 @@ def test_stores_are_read_with_what_executors_and_the_operator_need() -> None:
 
     assert isinstance(entry, StoreEntry)
     assert entry.config(Path("/c/default")) == S3Config(
-        "http://10.0.0.1:8333", "checkpoints", "milepost", "eu-central-1", Path("/c/default")
+        "http://10.0.0.1:8333",
+        "checkpoints",
+        "milepost",
+        "eu-central-1",
+        Path("/c/default"),
+        read_timeout=5.0,
     )
     assert entry.access == StoreAccess(
         "s3://checkpoints/milepost?endpoint=http://10.0.0.1:8333&region=eu-central-1", "store-keys"

@@ -24,6 +24,8 @@ from milepost_operator.shell.settings import BadSettings
 
 __all__ = ["StoreEntry", "StoresFile", "read_stores"]
 
+# What the operator reads is small. A read is tried four times, and until the last one a pass says nothing.
+_ANSWER_WITHIN_S: Final = 5.0
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -53,7 +55,14 @@ class StoreEntry(_Model):
 
     def config(self, credentials: Path | None = None) -> S3Config:
         """Return how to open it, with the operator's own credentials or none."""
-        return S3Config(self.endpoint, self.bucket, self.prefix.strip("/"), self.region, credentials)
+        return S3Config(
+            self.endpoint,
+            self.bucket,
+            self.prefix.strip("/"),
+            self.region,
+            credentials,
+            read_timeout=_ANSWER_WITHIN_S,
+        )
 
     @property
     def access(self) -> StoreAccess:
