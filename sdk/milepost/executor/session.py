@@ -31,12 +31,12 @@ from milepost.checkpoint import claim as claiming
 from milepost.checkpoint import codec, history
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.head import Head, parse_segment
+from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
-from milepost.checkpoint.records import Claimed, Finished, Halted, Record, Started
+from milepost.checkpoint.records import Claimed, Finished, Halted, Started
 from milepost.checkpoint.sending import Patience, persist
-from milepost.checkpoint.store import Found, Store
-from milepost.errors import CannotStart, Damaged, Missing, NotStorable, RunDeleted, StepFailed
+from milepost.checkpoint.store import Store
+from milepost.errors import CannotStart, Damaged, NotStorable, RunDeleted, StepFailed
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
 from milepost.executor.logs import log_claim, log_commit
@@ -123,14 +123,7 @@ class Session:
         seen = history.read_head(self.store, self.settings.keys)
         if not isinstance(seen, HeadAt):
             raise RunDeleted(self.settings.keys.run_id)
-        records: tuple[tuple[Record, str], ...] = seen.head.records()
-        if seen.head.segments:
-            first = seen.head.segments[0]
-            key = seen.head.keys.segment(first.epoch, first.first, first.last, first.nonce)
-            found = self.store.get(key)
-            if not isinstance(found, Found):
-                raise Missing(key, "the head names it, and it is gone")
-            records = parse_segment(found.body, first, seen.head)
+        _, records = next(history.read_records(self.store, seen.head))
         started = records[0][0].events[0]
         assert isinstance(started, Started), "record 1 is `started`"
         return started
