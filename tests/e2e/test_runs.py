@@ -170,7 +170,8 @@ def test_a_run_that_ends_while_no_operator_is_there_is_seen_to_have_ended(scene:
             "the executor to end by itself",
             within=60,
         )
-        assert scene.status("unattended")["phase"] == "Running"
+        # The executor may be done before its kubelet has told anybody that it runs.
+        assert scene.status("unattended")["phase"] in ("Pending", "Running")
     finally:
         _scale_operator(scene, 1)
 
