@@ -50,6 +50,15 @@ def test_what_it_renders_is_what_it_rendered(values: Path, template: Helm) -> No
     assert without_definition(done.stdout) == golden.read_text()
 
 
+@pytest.mark.req("K5")
+def test_the_operator_does_not_stay_on_a_lost_node_for_minutes(template: Helm) -> None:
+    (deployment,) = of_kind("Deployment", template(ONE_STORE))
+
+    tolerated = deployment["spec"]["template"]["spec"]["tolerations"]
+    waits = {each["key"]: each["tolerationSeconds"] for each in tolerated}
+    assert waits == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}
+
+
 def test_no_golden_file_has_lost_its_values() -> None:
     assert {path.name for path in (HERE / "golden").iterdir()} == {path.name for path in VALUES}
 
