@@ -58,7 +58,11 @@ class Retry:
 
     def pause(self, attempt: int, chance: float) -> float:
         """Return the pause after try `attempt`, in seconds; `chance` in [0, 1) decides the random part."""
-        whole = min(_seconds(self.max_wait), _seconds(self.wait) * self.factor ** min(attempt - 1, 64))
+        longest = _seconds(self.max_wait)
+        try:
+            whole = min(longest, _seconds(self.wait) * self.factor ** min(attempt - 1, 64))
+        except OverflowError:
+            whole = longest
         return whole * (1 - self.jitter * chance)
 
 
@@ -136,12 +140,13 @@ class Step:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                 raise
+            failed, final = self._judged(error, number)
             failure = StepFailure(
                 step=self.place,
                 attempt=number,
-                final=number >= self.limit or not self._worth_another(error),
+                final=final,
                 inputs=inputs,
-                error=error_data(error),
+                error=error_data(failed),
                 started_at=began,
                 ended_at=self.journal.clock().isoformat(),
             )
@@ -151,7 +156,7 @@ class Step:
                 "attempts": self.limit,
                 "error": f"{failure.error.kind}: {failure.error.message}",
             }
-            _log.warning("step-failed", extra=said, exc_info=error)
+            _log.warning("step-failed", extra=said, exc_info=failed)
             await self.journal.commit(*attempt.events, failure)
             return failure
         completed = StepCompleted(
@@ -166,6 +171,13 @@ class Step:
         )
         await self.journal.commit(*attempt.events, completed)
         return copy
+
+    def _judged(self, error: BaseException, number: int) -> tuple[BaseException, bool]:
+        """Return what the try is recorded to have failed with, and whether no further one is made."""
+        try:
+            return error, number >= self.limit or not self._worth_another(error)
+        except Exception as unsure:  # noqa: BLE001  (the author's own policy; its error ends the step)
+            return unsure, True
 
     def _worth_another(self, error: BaseException) -> bool:
         # Something that the step waited for was cancelled, which is no wish of the agent's to stop the step.

@@ -149,6 +149,24 @@ async def test_the_author_says_on_which_errors_to_try_again(run: RunInMemory, on
     assert flaky.calls == calls
 
 
+async def test_a_policy_that_raises_ends_the_step_and_is_recorded_with_what_it_was_asked_about(
+    run: RunInMemory,
+) -> None:
+    def unsure(error: Exception) -> bool:
+        raise LookupError(f"never heard of {error}")
+
+    flaky = Flaky(9)
+    raised = []
+    for _ in range(2):
+        with pytest.raises(StepFailed) as failed:
+            await run.go_on(a_step(flaky, retry=Retry(on=unsure, wait=0)))
+        raised.append(str(failed.value))
+
+    assert raised == ["step it failed after 1 attempt: builtins.LookupError: never heard of no 1"] * 2
+    assert [each.error.chain for each in run.events(StepFailure)] == [("builtins.OSError: no 1",)]
+    assert flaky.calls == 1
+
+
 @pytest.mark.parametrize(
     ("options", "calls"),
     [
@@ -177,6 +195,10 @@ def test_the_pause_doubles_up_to_a_minute_and_half_of_it_is_random(
     attempt: int, chance: float, pause: float
 ) -> None:
     assert Retry().pause(attempt, chance) == pause
+
+
+def test_a_pause_that_no_number_can_hold_is_the_longest_one() -> None:
+    assert Retry(factor=1e9, jitter=0).pause(100, 0.0) == 60.0
 
 
 @pytest.mark.req("G4")
