@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tools.cluster import cgroups, images, local, mounts, seaweedfs
+from tools.cluster import cgroups, images, local, mounts, s3_process
 from tools.cluster.paths import STATE
 from tools.cluster.processes import started_at
 from tools.cluster.progress import wait_until
@@ -214,7 +214,7 @@ def test_a_start_clears_what_a_crash_left(cluster: LocalCluster, image: Image) -
     assert cluster.healthy()
     assert time.monotonic() - began < 30
     assert started_at(orphan) is None
-    assert seaweedfs.takes_conditional_writes(cluster.s3)
+    assert s3_process.takes_conditional_writes(cluster.s3)
 
 
 def test_a_start_that_was_killed_half_way_is_no_obstacle(cluster: LocalCluster) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.cluster import s3_request, seaweedfs
+from tools.cluster import s3_process, s3_request, seaweedfs
 from tools.cluster.interface import Identity
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def server() -> Iterator[S3Server]:
 
 @pytest.mark.s3
 def test_a_server_is_yielded_once_it_takes_conditional_writes(server: S3Server) -> None:
-    assert seaweedfs.takes_conditional_writes(server)
+    assert s3_process.takes_conditional_writes(server)
 
 
 @pytest.mark.s3
@@ -88,4 +88,4 @@ def test_scoped_keys_open_only_their_own_prefix(server: S3Server, path: str, sta
 def test_two_servers_run_side_by_side(server: S3Server) -> None:
     with seaweedfs.server() as second:
         assert second.endpoint != server.endpoint
-        assert seaweedfs.takes_conditional_writes(second)
+        assert s3_process.takes_conditional_writes(second)

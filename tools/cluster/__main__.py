@@ -33,7 +33,8 @@ def main(arguments: list[str]) -> int:
         if name in {"kubectl", "helm"}:
             command.add_argument("rest", nargs=REMAINDER)
         if name == "build":
-            command.add_argument("rest", nargs="*", metavar="NAME", help="kubernetes, etcd, helm; none: all")
+            names = "kubernetes, etcd, helm, versitygw; none: what the cluster needs"
+            command.add_argument("rest", nargs="*", metavar="NAME", help=names)
     options = parser.parse_args(arguments)
     try:
         return _run(local(), options.command, getattr(options, "rest", []))

@@ -1,4 +1,4 @@
-"""Kubernetes, etcd and Helm, built from their Go modules and cached by version.
+"""Kubernetes, etcd, Helm and an S3 server, built from their Go modules and cached by version.
 
 Nothing is downloaded but Go modules, which Go verifies itself. A first build of Kubernetes takes several
 minutes; once Go's own cache is warm it takes seconds. A folder of programs is complete or absent.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KUBERNETES = "1.34.4"
 ETCD = "3.6.16"
 HELM = "3.22.0"
+VERSITYGW = "1.8.0"
 OLDEST_GO = (1, 25)
 
 _PAUSE_SOURCE = Path(__file__).with_name("pause.go")
@@ -43,6 +44,8 @@ class GoModule:
     variables: Mapping[str, str] = field(default_factory=dict)
     # The version under which Kubernetes publishes the parts that its own source tree replaces by folders.
     staged: str | None = None
+    # Whether "all" means this one too: the cluster does not start without it.
+    of_cluster: bool = True
 
 
 _COMPONENT_BASE = "k8s.io/component-base/version"
@@ -80,6 +83,14 @@ MODULES = (
             "k8s.io/client-go/pkg/version.gitVersion": f"v{KUBERNETES}",
         },
         staged=f"v0.{_MINOR}.{_PATCH}",
+    ),
+    GoModule(
+        "versitygw",
+        "github.com/versity/versitygw",
+        VERSITYGW,
+        {"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
+        {"main.Version": f"v{VERSITYGW}"},
+        of_cluster=False,
     ),
 )
 
@@ -124,13 +135,13 @@ class Binaries:
         return self._folder_of(module) / program
 
     def missing(self, *wanted: str) -> list[str]:
-        """Return the names of what is still to be built, of what is wanted or, without names, of all."""
-        names = [module.name for module in MODULES if not self._folder_of(module).is_dir()]
-        names = names if self._pause_folder.is_dir() else [*names, "pause"]
-        return [name for name in names if not wanted or name in wanted]
+        """Return what is still to be built, of what is wanted or, without names, of the cluster's own."""
+        names = wanted or (*(module.name for module in MODULES if module.of_cluster), "pause")
+        folders = {module.name: self._folder_of(module) for module in MODULES} | {"pause": self._pause_folder}
+        return [name for name, folder in folders.items() if name in names and not folder.is_dir()]
 
     def build(self, *wanted: str) -> None:
-        """Build what is missing of these, or of all. The caller holds the lock on the cache."""
+        """Build what is missing of these, or of the cluster. The caller holds the lock on the cache."""
         missing = self.missing(*wanted)
         if not missing:
             return

@@ -25,6 +25,7 @@ from tools.cluster import (
     leftovers,
     network,
     preflight,
+    s3_process,
     seaweedfs,
 )
 from tools.cluster.api import Api
@@ -147,7 +148,7 @@ class LocalCluster:
         return (
             self._api.ready()
             and self._api.ready_nodes() == names
-            and seaweedfs.takes_conditional_writes(self.s3)
+            and s3_process.takes_conditional_writes(self.s3)
         )
 
     def load(self, archive: Path, reference: str) -> None:
@@ -239,7 +240,7 @@ class LocalCluster:
             control_plane.start_controllers(run, pki, self.binaries)
             for node in self.nodes:
                 node.start_kubelet()
-            seaweedfs.wait_until_ready(self.s3, lambda: self._s3_program.pid is not None)
+            s3_process.wait_until_ready(self.s3, lambda: self._s3_program.pid is not None)
             kubelet = self.nodes[0].programs[1]
             names = {node.name for node in self.nodes}
             wait_until(

@@ -4,45 +4,32 @@
 of the virtual environment. It is a server for tests: it does not sync small writes to disk.
 
 Two surprises. It ignores SIGTERM while it is busy, so it is ended with SIGKILL after a short moment. And
-its first write takes seconds longer than its first answer, so it counts as ready only once a conditional
-write was both accepted and refused.
+its first write takes seconds longer than its first answer, which is why readiness is a conditional write.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import http.client
 import json
 import os
 import secrets
-import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from tools.cluster import s3_request
+from tools.cluster import s3_process
 from tools.cluster.interface import ClusterError, Identity, S3Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 BUCKET = "milepost"
 REGION = "us-east-1"
 NAMESPACES = ("team-a", "team-b")
 # A store may keep its runs at the top of the bucket or under a prefix of this name.
 STORE_PREFIXES = ("", "milepost/")
-
-_READY_WITHIN_S = 60.0
-_GRPC_OFFSET = 10_000
-# Below the range that Linux takes ports of outgoing connections from, for the gRPC ports as well.
-_FIRST_PORT, _LAST_PORT, _PORTS_EACH = 12_000, 22_000, 4
 
 
 @dataclass(frozen=True)
@@ -128,45 +115,6 @@ def prepare(folder: Path, bucket: str, admin: Identity, scoped: Sequence[Identit
     return data, config
 
 
-def takes_conditional_writes(server: S3Server) -> bool:
-    """Say whether the server accepts a conditional write and refuses the same one when it is repeated."""
-
-    def put(key: str, **headers: str) -> int:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        path = f"/{server.bucket}{key}"
-        return s3_request.send(
-            server.endpoint,
-            server.region,
-            server.admin,
-            "PUT",
-            path,
-            body=b"x" if key else b"",
-            headers=named,
-        )
-
-    try:
-        if put("") not in {200, 409}:
-            return False
-        key = f"/.ready/{secrets.token_hex(8)}"
-        return [put(key, if_none_match="*"), put(key, if_none_match="*")] == [200, 412]
-    except (OSError, http.client.HTTPException):
-        return False
-
-
-def wait_until_ready(server: S3Server, alive: Callable[[], bool], within: float = _READY_WITHIN_S) -> None:
-    """Wait until the server takes conditional writes into its bucket, which is made here.
-
-    `within` is in seconds. Raises ClusterError when it takes longer or `alive` says that it ended.
-    """
-    end = time.monotonic() + within
-    while not takes_conditional_writes(server):
-        if not alive():
-            raise ClusterError(f"the S3 server for {server.endpoint} ended while it started")
-        if time.monotonic() > end:
-            raise ClusterError(f"the S3 server at {server.endpoint} took no write within {within:.0f} s")
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def server(
     address: str = "127.0.0.1",
@@ -183,67 +131,15 @@ def server(
     admin, scoped = identities(bucket, namespaces)
     with (
         tempfile.TemporaryDirectory(prefix="milepost-s3-", ignore_cleanup_errors=True) as name,
-        _ports(port) as ports,
+        s3_process.ports() as block,
     ):
-        folder = Path(name)
+        folder, ports = Path(name), Ports(port or block[0], *block[1:])
         data, config = prepare(folder, bucket, admin, tuple(scoped.values()))
         found = S3Server(f"http://{address}:{ports.s3}", bucket, REGION, admin, scoped)
-        log = folder / "log"
-        with log.open("wb") as out:
-            process = _start(command(data, config, address, ports), out)
-        try:
-            try:
-                wait_until_ready(found, lambda: process.poll() is None)
-            except ClusterError as error:
-                raise ClusterError(f"{error}; its log ends:\n{log.read_text()[-2000:]}") from None
+        with s3_process.running(
+            command(data, config, address, ports),
+            folder,
+            environment=environment(),
+            wait_until_ready=lambda alive: s3_process.wait_until_ready(found, alive),
+        ):
             yield found
-        finally:
-            stop(process)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a server: a short moment to end by itself, then SIGKILL."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(timeout=0.5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _start(argv: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    # A test process that is killed runs no clean-up, and the server must not outlive it.
-    if setpriv := shutil.which("setpriv"):
-        argv = [setpriv, "--pdeathsig", "KILL", *argv]
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
-
-
-@contextlib.contextmanager
-def _ports(s3: int) -> Iterator[Ports]:
-    """Claim a block of ports for as long as the context lasts.
-
-    A lock on a file keeps other servers of ours away, and binding shows that nobody else has them.
-    """
-    folder = Path(tempfile.gettempdir()) / f"milepost-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    for first in range(_FIRST_PORT, _LAST_PORT, _PORTS_EACH):
-        block = range(first, first + _PORTS_EACH)
-        with (folder / str(first)).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            if all(_free(port) and _free(port + _GRPC_OFFSET) for port in block):
-                yield Ports(s3 or block[0], *block[1:])
-                return
-    raise ClusterError(f"no {_PORTS_EACH} free ports together between {_FIRST_PORT} and {_LAST_PORT}")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))  # noqa: S104  a probe, closed at once: it finds users of any address
-        except OSError:
-            return False
-    return True
