@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Action", "Drop", "Fault", "Faults", "Flip", "Hold", "Reply", "Truncate"]
+__all__ = ["Action", "Delay", "Drop", "Fault", "Faults", "Flip", "Hold", "Reply", "Truncate"]
 
 _HELD_AT_MOST_S = 60.0
 
@@ -35,33 +35,56 @@ class Reply:
 
 @dataclass(frozen=True)
 class Drop:
-    """Close the connection without an answer; `after` says whether the request is applied first."""
+    """Close the connection without an answer; `after` says whether the request is applied first.
+
+    With `reset` the client sees a reset instead of an orderly end.
+    """
 
     after: bool = False
+    reset: bool = False
 
 
 @dataclass(frozen=True)
 class Truncate:
-    """Announce the whole body, send only the first `at` bytes of it, and close the connection."""
+    """Announce the whole body, pass on only the first `at` bytes of it, and close the connection.
+
+    The body is the answer's, or with `upload` the request's.
+    """
 
     at: int
+    upload: bool = False
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Change one bit of the byte `at` in the answer's body."""
+    """Change one bit of the byte `at` in the answer's body, or with `upload` in the request's.
+
+    `mended`: the checksums in the headers are made to match it.
+    """
 
     at: int = 0
+    mended: bool = False
+    upload: bool = False
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Take `seconds` longer; `after` says whether the request is applied first."""
+
+    seconds: float
+    after: bool = False
 
 
 @dataclass(frozen=True)
 class Hold:
     """Wait until the test sets `release`, for a minute at most; then go on as usual.
 
-    `reached` is set once a request waits. `after` says whether the request is applied first.
+    `reached` is set once a request waits. `after` says whether the request is applied first. What is `lost`
+    goes nowhere once it is let go, the request or, with `after`, its answer.
     """
 
     after: bool = False
+    lost: bool = False
     reached: threading.Event = field(default_factory=threading.Event)
     release: threading.Event = field(default_factory=threading.Event)
 
@@ -71,7 +94,7 @@ class Hold:
         self.release.wait(_HELD_AT_MOST_S)
 
 
-Action: TypeAlias = Reply | Drop | Truncate | Flip | Hold
+Action: TypeAlias = Reply | Drop | Truncate | Flip | Hold | Delay
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import http.server
 import io
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Loopback", "Raw", "Wire"]
+__all__ = ["RESET", "Loopback", "Raw", "Wire"]
 
 _POLL_S = 0.05
+# Switched on, with no time to send what is left: closing resets the connection.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,18 @@ class Raw:
 
 @dataclass(frozen=True)
 class Wire:
-    """An answer. If `cut` is not negative, only so many bytes of the body are sent."""
+    """An answer. If `cut` is not negative, only so many bytes of the body are sent.
+
+    `RESET` stands for none at all: the client's connection is reset.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     cut: int = -1
+
+
+RESET: Final = Wire(0)
 
 
 class Loopback:
@@ -92,6 +101,14 @@ class _Server(http.server.ThreadingHTTPServer):
     def hang_up(self) -> None:
         for connection in list(self.connections):
             _hang_up(connection)
+
+    @override
+    def shutdown_request(self, request: Any) -> None:
+        if request.fileno() >= 0 and request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == _NO_LINGER:
+            # Shutting it down first would end it in good order.
+            self.close_request(request)
+            return
+        super().shutdown_request(request)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -139,6 +156,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if answer is None:
             self.close_connection = True
             _hang_up(self.connection)
+            return
+        if answer is RESET:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             return
         self.send_response_only(answer.status)
         length = {"Content-Length": str(len(answer.body))}
