@@ -3,6 +3,8 @@
     MilepostError
     ├── StoreUnavailable    try again later; whether the last write was stored is not known
     ├── StoreRefused        a person has to change the store's configuration; says what to do
+    │   ├── StoreOwnedElsewhere another cluster's prefix; choose another, or take it over on purpose
+    │   └── StoreNotIsolated    the keys of a namespace's pods open other namespaces too
     ├── Fenced              stop now and write nothing; another writer owns the run
     ├── RunDeleted          stop now and write nothing; the run is gone
     ├── Damaged             stop and keep the bytes; a person has to look
@@ -25,6 +27,8 @@ Nothing here imports anything of Milepost, so that every layer can raise and cat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "AgentError",
     "CannotStart",
@@ -43,6 +47,8 @@ __all__ = [
     "RunDeleted",
     "RunHalted",
     "StepFailed",
+    "StoreNotIsolated",
+    "StoreOwnedElsewhere",
     "StoreRefused",
     "StoreUnavailable",
 ]
@@ -78,6 +84,38 @@ class StoreRefused(MilepostError):
         self.reason = reason
         self.message = message
         self.advice = advice
+
+
+class StoreOwnedElsewhere(StoreRefused):
+    """The prefix is another cluster's, or another machine's, so nothing in it may be touched."""
+
+    def __init__(self, uri: str, *, found: str, ours: str) -> None:
+        super().__init__(
+            "StoreOwnedElsewhere",
+            f"{uri} belongs to {found}, and this is {ours}",
+            advice=(
+                "use another prefix; or, if that owner works there no more, take it over: "
+                f"list {found} in the store's recoverFrom, or give `milepost run` --recover-from {found}"
+            ),
+        )
+        self.found = found
+        self.ours = ours
+
+
+class StoreNotIsolated(StoreRefused):
+    """The keys of this namespace's pods open what is not theirs. `opened` says what, for people."""
+
+    def __init__(self, uri: str, namespace: str, opened: Sequence[str]) -> None:
+        super().__init__(
+            "StoreNotIsolated",
+            f"{uri}: the keys that pods of namespace {namespace} have can also {', '.join(opened)}",
+            advice=(
+                f"give the namespace keys that open nothing but {namespace}/ below the store's prefix; or, "
+                "where all namespaces may read and change each other's runs, set isolation: none for the store"
+            ),
+        )
+        self.namespace = namespace
+        self.opened = tuple(opened)
 
 
 class Fenced(MilepostError):
@@ -122,9 +160,12 @@ class Missing(Damaged):
 class FormatTooNew(MilepostError):
     """The object was written by a newer Milepost than this one."""
 
-    def __init__(self, key: str, *, found: int, known: int) -> None:
-        super().__init__(f"{key}: format {found} is newer than {known}, the newest this version reads")
+    def __init__(self, key: str, *, found: int, known: int, kind: str = "object") -> None:
+        super().__init__(
+            f"{key}: the {kind} has format {found}, which is newer than {known}, the newest this version reads"
+        )
         self.key = key
+        self.kind = kind
         self.found = found
         self.known = known
 

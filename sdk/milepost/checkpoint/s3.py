@@ -1,7 +1,8 @@
 """A bucket as a store, through botocore: the only file that talks to S3.
 
 It sends each write once and names the answer; it refuses to repeat a write, since a repetition that meets
-its own first try is told that somebody else wrote. Reads, listings and deletions are repeated here.
+its own first try is told that somebody else wrote. Reads, listings and deletions are repeated here, and so
+are the parts of a large creation, of which only the completion is a write that anybody can see.
 
 The surprise: an `Expired` answer means that the store has dropped its client, and the next call reads the
 credentials anew. A call that was refused with keys that have been replaced in the meantime gets it too.
@@ -9,18 +10,19 @@ credentials anew. A call that was refused with keys that have been replaced in t
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from milepost.checkpoint.s3_answers import FAILURES, answer_to, status_of
+from milepost.checkpoint import s3_multipart
+from milepost.checkpoint.s3_answers import FAILURES, answer_to, is_damage, status_of
 from milepost.checkpoint.s3_client import Link, S3Config, connect, keys_replaced
 from milepost.checkpoint.store import (
     Absent,
@@ -126,15 +128,21 @@ class S3Store:
             answer = client.get_object(**request)
             # Raises where the body is shorter than announced or its checksum does not fit.
             body = answer["Body"].read()
-            return Found(
-                body, answer["ETag"], {name.lower(): each for name, each in answer["Metadata"].items()}
-            )
+            return Found(body, answer["ETag"], s3_multipart.verified(body, answer["Metadata"]))
 
         instead: dict[int, Read] = {HTTPStatus.NOT_FOUND: Absent(), HTTPStatus.NOT_MODIFIED: Unchanged()}
         return self._repeat(key, read, instead)
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
-        answer = self._put(key, body, metadata, {"IfNoneMatch": "*"})
+        """Write the object on condition that there is none of this key; over 16 MiB, in parts.
+
+        An upload that fails is aborted once, where that is safe, and else left to the bucket's own rule for
+        incomplete uploads (`AbortIncompleteMultipartUpload`), which it should have.
+        """
+        if len(body) > s3_multipart.PART:
+            answer = self._create_in_parts(key, body, metadata)
+        else:
+            answer = self._put(key, body, metadata, {"IfNoneMatch": "*"})
         # The condition names no object that could be gone.
         return Unknown("404 NoSuchKey to a creation") if isinstance(answer, Gone) else answer
 
@@ -164,7 +172,19 @@ class S3Store:
 
         self._repeat(key, remove, {HTTPStatus.NOT_FOUND: None})
 
-    def _put(self, key: str, body: bytes, metadata: Mapping[str, str], condition: _Condition) -> Answer:
+    def put_damaged(self, key: str, body: bytes) -> Answer:
+        """Create an object with a checksum that is not its body's: see `probe.TakesDamage`."""
+        return self._put(key, body, {}, {"IfNoneMatch": "*"}, checksum_of=b"not " + body)
+
+    def _put(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str],
+        condition: _Condition,
+        *,
+        checksum_of: bytes | None = None,
+    ) -> Answer:
         try:
             link = self._linked()
         except StoreRefused as no:
@@ -177,12 +197,57 @@ class S3Store:
                 Metadata=metadata,
                 # Given here, it travels as a header. Left to the SDK, it would be a trailer of a chunked
                 # body under TLS, which not every store reads.
-                ChecksumSHA256=base64.b64encode(hashlib.sha256(body).digest()).decode(),
+                ChecksumSHA256=s3_multipart.checksum(body if checksum_of is None else checksum_of),
                 **condition,
             )
         except FAILURES as error:
+            if checksum_of is not None and is_damage(error):
+                # Sent again it would be damaged again, so here it is a clear no.
+                return Refused("ChecksumRefused", str(error), "")
             return self._answer(error, key, link)
         return Stored(answer.get("ETag", ""))
+
+    def _create_in_parts(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
+        if self._surely_exists(key):
+            # The condition does not hold, and the parts need not be sent to hear so.
+            return Clash()
+        upload = s3_multipart.Upload(self._config.bucket, self._prefix + key, body)
+        upload_id = ""
+        try:
+            upload_id = self._repeat(key, lambda client: upload.begin(client, metadata), {})
+            parts = [
+                self._repeat(key, partial(upload.send, upload_id=upload_id, number=number), {})
+                for number in upload.numbers()
+            ]
+            link = self._linked()
+        except (StoreRefused, StoreUnavailable) as error:
+            self._abort(upload, upload_id)
+            if isinstance(error, StoreRefused):
+                return Refused(error.reason, error.message, error.advice)
+            return Unknown(error.cause)
+        try:
+            return Stored(upload.complete(link.client, upload_id, parts))
+        except FAILURES as error:
+            answer = self._answer(error, key, link)
+        if isinstance(answer, Clash | Undecided | Refused):
+            # After any other answer the completion may still be under way in the store, and giving the
+            # upload up could then take parts away that the object is made of.
+            self._abort(upload, upload_id)
+        return answer
+
+    def _surely_exists(self, key: str) -> bool:
+        try:
+            self._linked().client.head_object(Bucket=self._config.bucket, Key=self._prefix + key)
+        except (*FAILURES, StoreRefused):
+            # Whatever it is, the upload will be told so in words, which the answer to a HEAD lacks.
+            return False
+        return True
+
+    def _abort(self, upload: s3_multipart.Upload, upload_id: str) -> None:
+        if upload_id:
+            # What fails here costs room in the bucket and nothing else.
+            with contextlib.suppress(*FAILURES, StoreRefused):
+                upload.abort(self._linked().client, upload_id)
 
     def _repeat(self, key: str, call: Callable[[S3Client], T], instead: Mapping[int, T]) -> T:
         """Make a call that is harmless to repeat, up to four times.

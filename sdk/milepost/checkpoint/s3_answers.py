@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from milepost.checkpoint.store import Answer, Clash, Expired, Gone, Refused, Undecided, Unknown
 
-__all__ = ["FAILURES", "answer_to", "status_of"]
+__all__ = ["FAILURES", "answer_to", "is_damage", "status_of"]
 
 # All that a call of the SDK raises for reasons outside this program.
 FAILURES = (sdk.BotoCoreError, sdk.ClientError, ResponseParserError, HTTPError, OSError)
@@ -35,6 +35,9 @@ _INVALID = frozenset(
         "UnrecognizedClientException",
     }
 )
+_DAMAGE = frozenset(
+    {"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}
+)
 # Refusals by their number, and yet gone with the next try: a body damaged on its way, or too many requests.
 _PASSING = frozenset(
     {
@@ -42,6 +45,7 @@ _PASSING = frozenset(
         "RequestTimeTooSkewed",
         "BadDigest",
         "IncompleteBody",
+        "ClientDisconnected",
         "XAmzContentChecksumMismatch",
         "XAmzContentSHA256Mismatch",
         "Throttling",
@@ -79,6 +83,11 @@ class _Said:
 def status_of(error: BaseException) -> int:
     """Return the HTTP status of an answer, 0 where there was none."""
     return _said(error).status if isinstance(error, sdk.ClientError) else 0
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell whether the store says that the body does not fit its checksum."""
+    return isinstance(error, sdk.ClientError) and _said(error).code in _DAMAGE
 
 
 def answer_to(error: BaseException, where: str) -> Answer:

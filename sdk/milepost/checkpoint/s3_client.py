@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Keys", "Link", "S3Config", "connect", "keys_replaced"]
 
 _CONNECT_TIMEOUT: Final = 5.0
-_CONNECTIONS: Final = 10
-"""Kept open. More threads than that never talk to one store at once."""
+_CONNECTIONS: Final = 32
+"""Kept open. The writers of a probe are the most threads that talk to one store at once."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,88 @@
+"""Whose prefix this is: the object `_owner`, created once, so that two clusters never share one by accident.
+
+It holds the owner's id and the version of the layout below it. Another owner's prefix is taken over only on
+the word of a person, who lists the old id in `recoverFrom`: the object is then replaced, so that the old
+owner, should it still live, is refused in its turn. It is no lock and keeps nobody from reading.
+
+The surprise: two operators of one cluster have one id. What keeps those apart is the claim of each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from milepost.checkpoint.answers import Done, Purpose, Write
+from milepost.checkpoint.sending import Patience, persist, send
+from milepost.checkpoint.store import Found, Store
+from milepost.errors import Corrupt, FormatTooNew, RunDeleted, StoreOwnedElsewhere
+
+__all__ = ["FORMAT", "KEY", "LAYOUT", "Owner", "claim_prefix"]
+
+KEY: Final = "_owner"
+FORMAT: Final = 1
+LAYOUT: Final = 1
+"""Version of what lies below the prefix: which objects there are, and under which keys."""
+
+
+class Owner(BaseModel):
+    """What the object says. `recovered_from` are the owners before this one, the last one last."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: int = FORMAT
+    layout: int = LAYOUT
+    cluster: str
+    recovered_from: tuple[str, ...] = ()
+
+
+class _Versions(BaseModel):
+    """The part that every version can read."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    format: int
+    layout: int
+
+
+def claim_prefix(
+    store: Store, cluster: str, *, recover_from: Collection[str] = (), patience: Patience
+) -> Owner:
+    """Make `cluster` the owner of the store's prefix, or find that it is; return what now stands.
+
+    Nothing is written where it is the owner already. Raises StoreOwnedElsewhere where the prefix is
+    another's that is not in `recover_from`, FormatTooNew, Corrupt, StoreUnavailable, StoreRefused.
+    """
+    while True:
+        found = persist(lambda: store.get(KEY), patience)
+        if not isinstance(found, Found):
+            owner, etag = Owner(cluster=cluster), ""
+        else:
+            known = _parsed(found.body)
+            if known.cluster == cluster:
+                return known
+            if known.cluster not in recover_from:
+                raise StoreOwnedElsewhere(store.uri, found=known.cluster, ours=cluster)
+            owner = Owner(cluster=cluster, recovered_from=(*known.recovered_from, known.cluster))
+            etag = found.etag
+        body = owner.model_dump_json().encode()
+        try:
+            outcome = send(store, Write(Purpose.NAME, KEY, body, etag=etag), patience)
+        except RunDeleted:
+            # Somebody removed the object that was to be replaced: it is created then.
+            continue
+        if isinstance(outcome, Done):
+            return owner
+
+
+def _parsed(body: bytes) -> Owner:
+    try:
+        versions = _Versions.model_validate_json(body)
+        for found, known in ((versions.format, FORMAT), (versions.layout, LAYOUT)):
+            if found > known:
+                raise FormatTooNew(KEY, found=found, known=known)
+        return Owner.model_validate_json(body)
+    except ValidationError as error:
+        raise Corrupt(KEY, f"it does not say whose prefix this is: {error.errors()[0]['msg']}") from error
