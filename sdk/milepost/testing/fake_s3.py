@@ -27,15 +27,17 @@ from typing import TYPE_CHECKING
 
 from milepost.checkpoint.s3_client import S3Config
 from milepost.testing.chunked import read_chunks
-from milepost.testing.faults import Action, Drop, Fault, Faults, Flip, Hold, Reply, Truncate
+from milepost.testing.faults import Action, Delay, Drop, Fault, Faults, Flip, Hold, Reply, Truncate
 from milepost.testing.loopback import Loopback, Raw, Wire
-from milepost.testing.s3_objects import Buckets, Object, Request, Response, error
+from milepost.testing.s3_messages import Object, Request, Response, error
+from milepost.testing.s3_objects import Buckets
+from milepost.testing.serving import answer_of, serve
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Action", "Drop", "FakeS3", "Fault", "Flip", "Hold", "Reply", "Seen", "Truncate"]
+__all__ = ["Action", "Delay", "Drop", "FakeS3", "Fault", "Flip", "Hold", "Reply", "Seen", "Truncate"]
 
 _UNANSWERED = 0
 
@@ -139,26 +141,28 @@ class FakeS3:
         """Return the bytes of an object. Raises KeyError if there is none."""
         return self.objects(bucket)[key].body
 
+    def uploads(self, bucket: str = "") -> list[str]:
+        """Return the keys of the uploads in parts that were begun and neither completed nor given up."""
+        return self._buckets.uploads(bucket or self.bucket)
+
     def drop_bucket(self, bucket: str = "") -> None:
         """Remove a bucket with all that it holds."""
         self._buckets.drop(bucket or self.bucket)
 
     def _serve(self, raw: Raw) -> Wire | None:
         request = _parsed(raw)
-        fault = self._faults.due(request.method, request.key)
-        action = fault.action if fault else None
-        match action:
-            case Hold(after=False):
-                action.wait()
-                response = self._answer(request)
-            case Reply(after=False) | Drop(after=False):
-                response = Response(_UNANSWERED)
-            case _:
-                response = self._answer(request)
-        answer = _distorted(action, response)
+        fault = self._faults.due(request.method, f"{request.key}?{raw.path.partition('?')[2]}")
+        told = serve(fault.action if fault else None, raw, self._forward).told
         with self._lock:
-            self._journal.append(Seen(request, answer.status if answer else _UNANSWERED, fault))
-        return answer
+            self._journal.append(Seen(request, told.status if told else _UNANSWERED, fault))
+        return told
+
+    def _forward(self, raw: Raw) -> Wire | None:
+        if len(raw.body) < int(raw.headers.get("Content-Length", "0")):
+            # It was cut off on its way here, and nobody is left to be told.
+            return None
+        response = self._answer(_parsed(raw))
+        return Wire(response.status, response.headers, response.body)
 
     def _answer(self, request: Request) -> Response:
         signed = request.headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
@@ -169,29 +173,9 @@ class FakeS3:
         return _error(reply) if reply else self._buckets.answer(request)
 
 
-def _distorted(action: Action | None, response: Response) -> Wire | None:
-    cut, body = -1, response.body
-    match action:
-        case Reply():
-            response = _error(action)
-            body = response.body
-        case Drop():
-            return None
-        case Hold(after=True):
-            action.wait()
-        case Flip(at):
-            body = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
-        case Truncate(at):
-            cut = at
-        case Hold() | None:
-            pass
-    return Wire(response.status, response.headers, body, cut)
-
-
 def _error(reply: Reply) -> Response:
-    if not reply.code:
-        return Response(reply.status, reply.headers)
-    return error(reply.status, reply.code, reply.message, reply.headers)
+    told = answer_of(reply)
+    return Response(told.status, told.headers, told.body)
 
 
 def _parsed(raw: Raw) -> Request:

@@ -101,7 +101,8 @@ Action: TypeAlias = Reply | Drop | Truncate | Flip | Hold | Delay
 class Fault:
     """What to do to the `nth` request (counted from 1) that matches, and to the `times` - 1 after it.
 
-    `method` is a whole method, `key` a part of the object's key; both match anything where they are empty.
+    `method` is a whole method, `key` a part of the object's key with its query behind a `?`; both match
+    anything where they are empty.
     """
 
     action: Action

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from milepost.testing.faults import Action, Delay, Drop, Flip, Hold, Reply, Truncate
 from milepost.testing.loopback import RESET, Raw, Wire
-from milepost.testing.s3_objects import error
+from milepost.testing.s3_messages import error
 
 __all__ = ["Forward", "Served", "serve"]
 
