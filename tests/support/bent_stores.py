@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 
 from milepost.checkpoint.memory import MemoryStore
 from milepost.checkpoint.store import Absent, Answer, Found, Listed, Read, Refused, Stored, Unknown
 from milepost.errors import StoreRefused, StoreUnavailable
+from milepost.testing.fake_s3 import FakeS3
+from milepost.testing.s3_messages import Request, Response, error
 
-__all__ = ["BENT", "Bent", "Closed", "Meeting"]
+__all__ = ["BENT", "Bent", "CarelessS3", "Closed", "GuardedS3", "Meeting", "Silent", "Throttling"]
 
 
 @dataclass
@@ -252,3 +254,28 @@ class Closed(Bent):
         if self._refused("write", key):
             return Refused(self.reason, f"{key}: 403", "allow it")
         return self.inner.put_if(key, body, metadata, etag=etag)
+
+
+class CarelessS3(FakeS3):
+    """A server that accepts both conditions of a write and looks at neither, until `careful` is set."""
+
+    careful = False
+
+    @override
+    def _answer(self, request: Request) -> Response:
+        if request.method == "PUT" and not self.careful:
+            headers = {name: each for name, each in request.headers.items() if not name.startswith("if-")}
+            request = replace(request, headers=headers)
+        return super()._answer(request)
+
+
+class GuardedS3(FakeS3):
+    """A server whose keys open only what lies below `own`."""
+
+    own = ""
+
+    @override
+    def _answer(self, request: Request) -> Response:
+        if not (request.key or request.query.get("prefix", "")).startswith(self.own):
+            return error(403, "AccessDenied", "Access Denied.")
+        return super()._answer(request)

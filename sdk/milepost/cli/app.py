@@ -13,26 +13,25 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.runs import Runs
 from milepost.checkpoint.store import Store
 from milepost.cli import show, stores
+from milepost.cli.failing import FAILED, errors_console, fail
 from milepost.cli.log import read_rows
-from milepost.errors import InvalidRun, MilepostError
+from milepost.cli.store import app as store_app
+from milepost.errors import MilepostError
 from milepost.local.manifest import load_manifest
 from milepost.local.owner import data_folder
 from milepost.local.runner import Here, run_here
 
 __all__ = ["app"]
 
-_FAILED: Final = 1
-_WRONG: Final = 2
 _INTERRUPTED: Final = 130
 
 app = typer.Typer(
@@ -43,6 +42,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(store_app, name="store")
 
 StoreOption = Annotated[
     str,
@@ -72,7 +73,7 @@ def run(
     does this command when it is called again. A run that has ended is reported, and nothing is run. The
     result goes to standard output, all else to standard error.
     """
-    errors = Console(stderr=True, highlight=False)
+    errors = errors_console()
     progress = show.Progress(errors)
     try:
         here = Here(
@@ -89,7 +90,7 @@ def run(
         )
         outcome = run_here(load_manifest(file, namespace=namespace, name=name), here)
     except MilepostError as error:
-        _fail(errors, error)
+        fail(errors, error)
     except KeyboardInterrupt:
         progress.say(f"interrupted; `milepost run {file}` goes on")
         raise typer.Exit(_INTERRUPTED) from None
@@ -99,7 +100,7 @@ def run(
         raise typer.Exit(_INTERRUPTED)
     errors.print(show.end_of(outcome), soft_wrap=True)
     if outcome.phase is not Phase.SUCCEEDED:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(FAILED)
     typer.echo(json.dumps(outcome.result, indent=2, ensure_ascii=False))
 
 
@@ -117,13 +118,13 @@ def steps(
     A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. `attempt` is the
     run's attempt that recorded it, `took` the time of its last try. Times are UTC.
     """
-    errors = Console(stderr=True, highlight=False)
+    errors = errors_console()
     try:
         opened, runs = _open(store)
         known = stores.find(opened, namespace, name, runs)
         state, rows = read_rows(opened, known.head)
     except MilepostError as error:
-        _fail(errors, error)
+        fail(errors, error)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -141,21 +142,14 @@ def list_runs(
     namespace: Annotated[str, typer.Option(help="Only the runs of this namespace.")] = "",
 ) -> None:
     """List the runs of a store."""
-    errors = Console(stderr=True, highlight=False)
+    errors = errors_console()
     try:
         opened, runs = _open(store)
         show.tables().print(show.runs_table(stores.known_runs(opened, namespace, runs)))
     except MilepostError as error:
-        _fail(errors, error)
+        fail(errors, error)
 
 
 def _open(store: str) -> tuple[Store, Runs]:
     opened = open_store(stores.store_url(store, Path.cwd()))
     return opened, Runs(opened, _now, os.urandom)
-
-
-def _fail(errors: Console, error: MilepostError) -> NoReturn:
-    wrong_call = isinstance(error, InvalidRun)
-    who = "milepost" if wrong_call else type(error).__name__
-    errors.print(f"{who}: {error}", style="bold red", markup=False, soft_wrap=True)
-    raise typer.Exit(_WRONG if wrong_call else _FAILED) from error

@@ -22,12 +22,22 @@ from milepost.cli.log import Row
 from milepost.cli.stores import Known
 from milepost.local.runner import Outcome
 
-__all__ = ["Progress", "end_of", "progress_of", "runs_table", "size", "steps_table", "tables", "updated"]
+__all__ = [
+    "Progress",
+    "end_of",
+    "new_table",
+    "progress_of",
+    "runs_table",
+    "size",
+    "steps_table",
+    "tables",
+    "updated",
+]
 
 _HIDDEN: Final = frozenset({"claimed", "end", "stopping", "released"})
 """Events of the executor that the runner tells in its own words."""
 
-_NAMED: Final = frozenset({"step", "name"})
+_NAMED: Final = frozenset({"step", "name", "what was seen"})
 _WIDE: Final = 160
 """Columns of a table that is not shown on a terminal: nobody can have chosen a width."""
 
@@ -89,7 +99,7 @@ def end_of(outcome: Outcome) -> Text:
 
 def steps_table(rows: Iterable[Row]) -> Table:
     """Return the log as a table."""
-    table = _table("seq", "step", "status", "tries", "started", "took", "size", "epoch", "attempt")
+    table = new_table("seq", "step", "status", "tries", "started", "took", "size", "epoch", "attempt")
     for row in rows:
         table.add_row(
             str(row.seq),
@@ -105,7 +115,7 @@ def steps_table(rows: Iterable[Row]) -> Table:
     return table
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
     """Return an empty table, of which only what a user named is ever broken into lines."""
     table = Table(box=None, pad_edge=False)
     for column in columns:
@@ -115,7 +125,7 @@ def _table(*columns: str) -> Table:
 
 def runs_table(runs: Iterable[Known]) -> Table:
     """Return the runs of a store as a table."""
-    table = _table("namespace", "name", "phase", "progress", "attempt", "updated")
+    table = new_table("namespace", "name", "phase", "progress", "attempt", "updated")
     for run in runs:
         table.add_row(
             run.namespace,

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from milepost.api.names import StoreKeys
+from milepost.checkpoint.isolation import Isolation
 from milepost.checkpoint.records import PreviousEnd
 from milepost.errors import CannotStart, InvalidRun
 
@@ -37,6 +38,7 @@ class Settings:
     grace: float
     store_deadline: float
     termination_log: Path | None
+    isolation: Isolation = Isolation.NONE
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -57,6 +59,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         grace=_number(environment, "MILEPOST_GRACE_SECONDS", "60", float, 0),
         store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
         termination_log=Path(termination_log) if termination_log else None,
+        isolation=_isolation(environment.get("MILEPOST_ISOLATION", "")),
     )
 
 
@@ -82,6 +85,14 @@ def _number(
     if number is None or not least <= number < _BEYOND:
         raise CannotStart("EnvironmentInvalid", f"{name}: {text!r} is no number from {least} on")
     return number
+
+
+def _isolation(text: str) -> Isolation:
+    # Whoever starts pods says what is asked for. Without a word there is nobody to be kept apart.
+    try:
+        return Isolation(text or Isolation.NONE)
+    except ValueError as error:
+        raise CannotStart("EnvironmentInvalid", f"MILEPOST_ISOLATION: {error}") from error
 
 
 def _keys(environment: Mapping[str, str]) -> StoreKeys:

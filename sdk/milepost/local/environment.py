@@ -52,6 +52,8 @@ def environment_of(
         "MILEPOST_POD_UID": seat.writer,
         "MILEPOST_POD_NAME": pod_name(manifest.name, seat.resource_uid, seat.attempt),
         "MILEPOST_NODE": seat.node,
+        # One user with one set of keys: there is nobody to be kept apart.
+        "MILEPOST_ISOLATION": "none",
         "MILEPOST_AGENT_VERSION": spec.agent.version,
         "MILEPOST_GRACE_SECONDS": str(spec.pod.grace_period_seconds),
         "MILEPOST_PREVIOUS_END": json.dumps(seat.previous.model_dump()) if seat.previous else "",
