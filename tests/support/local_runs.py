@@ -44,7 +44,7 @@ class Desk:
     def store(self) -> FileStore:
         return FileStore(self.root / "store")
 
-    def here(self, data: str = "data") -> Here:
+    def here(self, data: str = "data", recover_from: tuple[str, ...] = ()) -> Here:
         return Here(
             store=self.store.uri,
             folder=self.folder,
@@ -56,10 +56,15 @@ class Desk:
             say=self.said.append,
             on_line=self.lines.append,
             node="desk",
+            recover_from=recover_from,
         )
 
-    def run(self, manifest: Manifest, data: str = "data") -> Outcome:
-        return run_here(manifest, self.here(data))
+    def run(self, manifest: Manifest, data: str = "data", recover_from: tuple[str, ...] = ()) -> Outcome:
+        return run_here(manifest, self.here(data, recover_from))
+
+    def owner(self, data: str = "data") -> str:
+        """Return the owner's id that lies in this data folder."""
+        return (self.root / data / "owner").read_text().strip()
 
     def calls(self) -> list[tuple[str, bool]]:
         """Every call that the keyed tool received: the step of its key, and whether it was applied."""

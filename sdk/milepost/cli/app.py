@@ -65,6 +65,13 @@ def run(
         str, typer.Option(help="Namespace of a manifest that gives none; default where neither does.")
     ] = "",
     name: Annotated[str, typer.Option(help="Which AgentRun, where the file holds several.")] = "",
+    recover_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Take the store over from this owner, which must be at work no more. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run a manifest here, and go on where it was left.
 
@@ -87,6 +94,7 @@ def run(
             say=progress.say,
             on_line=progress.line,
             node=platform.node(),
+            recover_from=tuple(recover_from or ()),
         )
         outcome = run_here(load_manifest(file, namespace=namespace, name=name), here)
     except MilepostError as error:

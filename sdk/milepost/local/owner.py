@@ -1,8 +1,9 @@
 """Who runs things on this machine: the identity that stands where a cluster's stands on a cluster.
 
-The owner is a random id in the user's data folder. With it, a run's name and namespace give the same
-resource uid on every call, so that the same manifest goes on with its run; a colleague's call on the same
-store has another one, and adopts the run, as a new resource does on a cluster.
+The owner is a random id in the user's data folder. The first one that works in a store owns it; a colleague,
+or a cluster, is refused there until somebody says that it may be taken over. With the id, a run's name and
+namespace give the same resource uid on every call, so that the same manifest goes on with its run; after a
+takeover it is another, and the run is adopted, as by a new resource on a cluster.
 """
 
 from __future__ import annotations

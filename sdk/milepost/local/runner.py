@@ -19,8 +19,10 @@ from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint import values
 from milepost.checkpoint.opening import open_store
+from milepost.checkpoint.owner import claim_prefix
 from milepost.checkpoint.records import PreviousEnd, Value
 from milepost.checkpoint.runs import HeadSeen, Runs, Stale
+from milepost.checkpoint.sending import Patience
 from milepost.local.beginning import find_or_begin, head_of
 from milepost.local.ending import OWN_CAUSES, Again, Attempt, GiveUp, Report, Stop, after_exit, phrase
 from milepost.local.environment import Seat, environment_of, missing
@@ -36,7 +38,8 @@ class Here:
     """The machine, as far as a run depends on it.
 
     `store` is the store's URL, `folder` where the agent's package is, `data` Milepost's folder among the
-    user's data. `say` takes a line for the user, `on_line` one of the executor's.
+    user's data. `say` takes a line for the user, `on_line` one of the executor's. `recover_from` are
+    the owners whose store may be taken over.
     """
 
     store: str
@@ -49,6 +52,7 @@ class Here:
     say: Callable[[str], None]
     on_line: Callable[[str], None]
     node: str = ""
+    recover_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class _Run:
         self.runs = Runs(self.store, here.clock, here.entropy)
 
     def to_its_end(self) -> Outcome:
+        patience = Patience(self.here.entropy, deadline=self.runs.deadline)
+        claim_prefix(self.store, self.owner, recover_from=self.here.recover_from, patience=patience)
         head = find_or_begin(self.runs, self.manifest, self.owner, self.here.say)
         spec = self.manifest.spec
         if head.summary.phase.terminal:

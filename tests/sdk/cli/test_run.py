@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from milepost.checkpoint.owner import claim_prefix
+from milepost.checkpoint.sending import Patience
 from tests.support.local_runs import AGENTS, SDK, Desk
 from tests.support.sessions import wait_until
 
@@ -225,3 +227,17 @@ def test_a_store_that_is_none_exits_2_and_says_what_would_be_one(desk: Desk) -> 
 
     assert done.returncode == 2
     assert "--store: 'folder' must be file:PATH, or s3://BUCKET/PREFIX" in done.stderr
+
+
+@pytest.mark.req("S7")
+def test_a_store_of_another_owner_is_taken_over_only_when_that_is_said(desk: Desk) -> None:
+    claim_prefix(desk.store, "cluster-a", patience=Patience(os.urandom))
+    manifest = write_manifest(desk, "count", until=1)
+
+    refused = milepost(desk, "run", manifest)
+    taken = milepost(desk, "run", manifest, "--recover-from", "cluster-a")
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("StoreOwnedElsewhere: ")
+    assert "or give `milepost run` --recover-from cluster-a" in refused.stderr
+    assert taken.returncode == 0, taken.stderr

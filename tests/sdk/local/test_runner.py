@@ -1,11 +1,15 @@
 """The rules of names, limits and ends, with real executors on a store in a folder."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from milepost.api.resource import Phase
+from milepost.checkpoint.owner import claim_prefix
+from milepost.checkpoint.sending import Patience
+from milepost.errors import StoreOwnedElsewhere
 from milepost.local.owner import Busy, only_one
 from milepost.local.runner import Outcome
 from tests.support.local_runs import Desk, a_manifest
@@ -53,14 +57,38 @@ def test_a_run_in_progress_that_is_superseded_is_ended_first(desk: Desk) -> None
     assert (ended.phase, ended.outcome and ended.outcome.reason) == (Phase.CANCELLED, "Superseded")
 
 
-def test_another_users_run_is_adopted_and_goes_on(desk: Desk) -> None:
+@pytest.mark.req("S7")
+def test_a_store_of_somebody_else_is_left_alone(desk: Desk) -> None:
+    desk.run(a_manifest(**counting(desk, suspend=True)), data="theirs")
+    before = sorted((each.key, each.modified) for each in desk.store.list(""))
+
+    with pytest.raises(StoreOwnedElsewhere) as refused:
+        desk.run(a_manifest(**counting(desk)), data="mine")
+
+    assert (refused.value.found, refused.value.ours) == (desk.owner("theirs"), desk.owner("mine"))
+    assert sorted((each.key, each.modified) for each in desk.store.list("")) == before
+
+
+@pytest.mark.req("S6", "S7")
+def test_another_users_run_is_adopted_and_goes_on_once_the_store_is_taken_over(desk: Desk) -> None:
     first = desk.run(a_manifest(**counting(desk, suspend=True)), data="theirs")
-    second = desk.run(a_manifest(**counting(desk)), data="mine")
+    second = desk.run(a_manifest(**counting(desk)), data="mine", recover_from=(desk.owner("theirs"),))
 
     assert second == Outcome(
         first.run_id, Phase.SUCCEEDED, "Completed", "", {"step-1": 2, "step-2": 4}, steps=2
     )
     assert f"run {first.run_id} was begun by somebody else; it is adopted" in desk.said
+    with pytest.raises(StoreOwnedElsewhere):
+        desk.run(a_manifest(**counting(desk)), data="theirs")
+
+
+@pytest.mark.req("S7")
+def test_the_store_of_a_cluster_is_left_alone_too(desk: Desk) -> None:
+    claim_prefix(desk.store, "uid-of-kube-system", patience=Patience(os.urandom))
+
+    with pytest.raises(StoreOwnedElsewhere, match="belongs to uid-of-kube-system"):
+        desk.run(a_manifest(**counting(desk)))
+    assert desk.attempts() == 0
 
 
 def test_a_name_knows_how_its_run_ended(desk: Desk) -> None:
