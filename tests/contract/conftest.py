@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,12 +9,11 @@ import pytest
 
 from milepost.checkpoint.s3 import S3Config, S3Store
 from milepost.testing.fake_s3 import FakeS3
-from tools.cluster import seaweedfs
+from tests.support.real_s3 import config_on
+from tools.cluster import seaweedfs, versitygw
 from tools.cluster.interface import S3Server
 
 pytest.register_assert_rewrite("milepost.testing.store_contract")
-
-_prefixes = itertools.count()
 
 
 @pytest.fixture
@@ -25,31 +23,30 @@ def fake_s3() -> Iterator[FakeS3]:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
+def seaweedfs_server() -> Iterator[S3Server]:
     with seaweedfs.server() as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def versitygw_server() -> Iterator[S3Server]:
+    if lack := versitygw.lacking():
+        pytest.skip(lack)
+    with versitygw.server() as server:
+        yield server
+
+
+@pytest.fixture(params=["seaweedfs", "versitygw"])
+def s3_server(request: pytest.FixtureRequest) -> S3Server:
+    """One after the other, each real server."""
+    server: S3Server = request.getfixturevalue(f"{request.param}_server")
+    return server
+
+
 @pytest.fixture
 def real_config(s3_server: S3Server, tmp_path: Path) -> Callable[[str], S3Config]:
-    """Return configurations of one new prefix on the real server; the argument is the endpoint."""
-    folder = tmp_path / "credentials"
-    folder.mkdir()
-    (folder / "access-key-id").write_text(s3_server.admin.access_key)
-    (folder / "secret-access-key").write_text(s3_server.admin.secret_key)
-    prefix = f"contract/{next(_prefixes)}"
-
-    def config(endpoint: str) -> S3Config:
-        return S3Config(
-            endpoint or s3_server.endpoint,
-            s3_server.bucket,
-            prefix,
-            s3_server.region,
-            folder,
-            read_timeout=60,
-        )
-
-    return config
+    """Return configurations of one new prefix on each real server; the argument is the endpoint."""
+    return config_on(s3_server, tmp_path / "credentials")
 
 
 @pytest.fixture

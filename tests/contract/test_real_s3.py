@@ -1,31 +1,27 @@
-"""Refusals as the real server words them."""
+"""Refusals as real servers word them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from milepost.checkpoint.s3 import S3Config, S3Store, open_store
-from milepost.checkpoint.store import Absent, Refused, Stored
+from milepost.checkpoint.s3 import S3Store, open_store
+from milepost.checkpoint.store import Absent, Clash, Gone, Refused, Stored
 from milepost.errors import StoreRefused
+from tests.support.real_s3 import config_on
 from tools.cluster.interface import S3Server
 
 pytestmark = pytest.mark.s3
 
 
-@pytest.fixture
-def signed(real_config: Callable[[str], S3Config], tmp_path: Path) -> Callable[[str, str, str], S3Store]:
-    """Return stores on a prefix, with an access key id and a secret."""
-
-    def store(prefix: str, access_key_id: str, secret_access_key: str) -> S3Store:
-        (tmp_path / "access-key-id").write_text(access_key_id)
-        (tmp_path / "secret-access-key").write_text(secret_access_key)
-        return open_store(replace(real_config(""), prefix=prefix, credentials=tmp_path))
-
-    return store
+def signed(server: S3Server, folder: Path, prefix: str, access_key_id: str, secret: str) -> S3Store:
+    """Return a store on a prefix with keys of its own."""
+    config = config_on(server, folder)("")
+    (folder / "access-key-id").write_text(access_key_id)
+    (folder / "secret-access-key").write_text(secret)
+    return open_store(replace(config, prefix=prefix))
 
 
 def refusals(store: S3Store) -> list[str]:
@@ -37,22 +33,42 @@ def refusals(store: S3Store) -> list[str]:
     return [written.reason, read.value.reason]
 
 
-def test_an_unknown_key_is_told_from_a_forbidden_one(
-    s3_server: S3Server, signed: Callable[[str, str, str], S3Store]
-) -> None:
-    admin, team = s3_server.admin, s3_server.scoped["team-a"]
+def test_keys_that_are_not_valid_are_told_from_a_refusal(s3_server: S3Server, tmp_path: Path) -> None:
+    admin = s3_server.admin.access_key
 
-    assert refusals(signed("team-a", "nobody", "x")) == ["CredentialsInvalid"] * 2
-    assert refusals(signed("team-a", admin.access_key, "x")) == ["CredentialsInvalid"] * 2
-    assert refusals(signed("team-b", team.access_key, team.secret_key)) == ["StoreForbidden"] * 2
+    assert refusals(signed(s3_server, tmp_path, "team-a", "nobody", "x")) == ["CredentialsInvalid"] * 2
+    assert refusals(signed(s3_server, tmp_path, "team-a", admin, "x")) == ["CredentialsInvalid"] * 2
 
 
-def test_keys_for_one_prefix_are_enough_for_a_store_on_it(
-    s3_server: S3Server, signed: Callable[[str, str, str], S3Store]
-) -> None:
-    team = s3_server.scoped["team-a"]
-    store = signed("team-a", team.access_key, team.secret_key)
+# The other server knows no keys but the administrator's without a service beside it.
+def test_keys_for_one_prefix_are_forbidden_on_another(seaweedfs_server: S3Server, tmp_path: Path) -> None:
+    team = seaweedfs_server.scoped["team-a"]
+    store = signed(seaweedfs_server, tmp_path, "team-b", team.access_key, team.secret_key)
+
+    assert refusals(store) == ["StoreForbidden"] * 2
+
+
+def test_keys_for_one_prefix_are_enough_for_a_store_on_it(seaweedfs_server: S3Server, tmp_path: Path) -> None:
+    team = seaweedfs_server.scoped["team-a"]
+    store = signed(seaweedfs_server, tmp_path, "team-a", team.access_key, team.secret_key)
 
     assert store.get("runs/none") == Absent()
     assert isinstance(store.put_new("runs/one", b"", {}), Stored)
     assert [each.key for each in store.list("runs/")] == ["runs/one"]
+
+
+# The other server makes a bucket that an administrator writes into.
+def test_a_bucket_that_is_missing_is_named_as_such(versitygw_server: S3Server, tmp_path: Path) -> None:
+    config = replace(config_on(versitygw_server, tmp_path)(""), bucket="no-such-bucket")
+
+    assert refusals(open_store(config)) == ["BucketMissing"] * 2
+
+
+def test_a_missing_object_is_gone_or_a_clash_as_the_server_words_it(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    store = open_store(config_on(s3_server, tmp_path)(""))
+
+    # Both codings are in use: AWS answers 404 as well.
+    assert isinstance(store.put_if("none", b"", {}, etag='"0"'), Gone | Clash)
+    assert store.get("none") == Absent()

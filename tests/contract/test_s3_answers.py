@@ -137,6 +137,7 @@ def test_credentials_that_ran_out_are_told_apart(fake_s3: FakeS3, fake_store: S3
     [
         (403, "InvalidAccessKeyId", "CredentialsInvalid", "put valid keys into the store's Secret"),
         (403, "SignatureDoesNotMatch", "CredentialsInvalid", "put valid keys into the store's Secret"),
+        (404, "XAdminUserNotFound", "CredentialsInvalid", "put valid keys into the store's Secret"),
         (403, "AccessDenied", "StoreForbidden", FORBIDDEN),
         (
             404,

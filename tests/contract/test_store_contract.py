@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -8,10 +7,12 @@ import pytest
 
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.memory import MemoryStore
-from milepost.checkpoint.s3 import S3Config, S3Store, open_store
+from milepost.checkpoint.s3 import S3Store, open_store
 from milepost.checkpoint.store import Store
 from milepost.testing.fake_s3 import FakeS3
 from milepost.testing.store_contract import StoreContract
+from tests.support.real_s3 import config_on
+from tools.cluster.interface import S3Server
 
 
 @pytest.mark.req("C2")
@@ -37,14 +38,22 @@ class TestFakeS3(StoreContract):
 
 @pytest.mark.req("C1", "C2")
 @pytest.mark.s3
-class TestRealS3(StoreContract):
+class TestSeaweedFS(StoreContract):
     # The server makes waiters poll for its lock on a key, which takes seconds with many of them.
     contenders: ClassVar[int] = 3
     rounds: ClassVar[int] = 5
 
     @pytest.fixture
-    def store(self, real_config: Callable[[str], S3Config]) -> Store:
-        return open_store(real_config(""))
+    def store(self, seaweedfs_server: S3Server, tmp_path: Path) -> Store:
+        return open_store(config_on(seaweedfs_server, tmp_path / "credentials")(""))
+
+
+@pytest.mark.req("C1", "C2")
+@pytest.mark.s3
+class TestVersitygw(StoreContract):
+    @pytest.fixture
+    def store(self, versitygw_server: S3Server, tmp_path: Path) -> Store:
+        return open_store(config_on(versitygw_server, tmp_path / "credentials")(""))
 
 
 def test_stores_on_different_prefixes_of_a_bucket_do_not_see_each_other(fake_s3: FakeS3) -> None:

@@ -33,6 +33,8 @@ _INVALID = frozenset(
         "InvalidSecurity",
         "InvalidClientTokenId",
         "UnrecognizedClientException",
+        # versitygw's, with the status 404.
+        "XAdminUserNotFound",
     }
 )
 _DAMAGE = frozenset(
@@ -134,7 +136,7 @@ def _of_answer(said: _Said, where: str) -> Answer:
 def _is_clear_no(said: _Said) -> bool:
     if said.code in _PASSING:
         return False
-    if said.code == "NoSuchBucket":
+    if said.code == "NoSuchBucket" or said.code in _INVALID:
         return True
     if said.status in {HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}:
         return False

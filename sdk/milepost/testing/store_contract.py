@@ -1,4 +1,4 @@
-"""What every store must do, as tests that anyone can run on an adapter of their own.
+"""What every store must do, as tests that anyone can run on an adapter of their own with plain pytest.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -14,6 +14,7 @@ What they must agree on is that nothing is created.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,10 +35,27 @@ from milepost.checkpoint.store import (
 
 __all__ = ["StoreContract"]
 
-_KEY = "ns/runs/r-1/head"
+_RUN = "team-a/runs/abcdefghijklmnopqrst"
+_KEY = f"{_RUN}/head"
 _ALL_BYTES = bytes(range(256))
+_MIB = 1024**2
+# Every shape of key that Milepost writes, at its longest.
+_KEYS = (
+    "_owner",
+    f"{'n' * 63}/names/{'a' * 45}",
+    f"team-a/inbox/abcdefghijklmnopqrst/{'f' * 64}",
+    f"{_RUN}/head",
+    f"{_RUN}/segments/4294967295-99999999-99999999-{'0f' * 16}",
+    f"{_RUN}/segments/4294967295-99999999-99999999-{'0e' * 16}",
+    f"{_RUN}/bases/4294967295-99999999-{'0f' * 16}",
+    f"{_RUN}/blobs/{'ab' * 32}",
+    "team-a/runs/abcdefghijklmnopqrs2/head",
+)
 _ODD_KEYS = (
-    "ns/runs/r-1/segments/1-2-3-0f0f0f",
+    "UPPER/lower",
+    "upper/lower",
+    "a+b/c d",
+    "a b/c+d",
     "with space/and+plus",
     "per%20cent/equals=and&amp",
     "café/日本",
@@ -54,6 +72,10 @@ class StoreContract:
     """How many threads write at once."""
     rounds: ClassVar[int] = 10
     """How often they do so."""
+    large: ClassVar[int] = 17 * _MIB
+    """Bytes of a body that the store writes in its own way for large ones, such as in parts."""
+    many: ClassVar[int] = 1_100
+    """Objects that no single page of a listing holds."""
 
     def test_a_missing_object_is_absent(self, store: Store) -> None:
         assert store.get(_KEY) == Absent()
@@ -69,10 +91,37 @@ class StoreContract:
         assert store.get(_KEY) == Found(b"", etag, {"seq": "Seven"})
 
     def test_bodies_are_kept_byte_for_byte(self, store: Store) -> None:
-        for name, body in {"none": b"", "one": b"\n", "a MiB": _ALL_BYTES * 4096}.items():
+        for name, body in {
+            "none": b"",
+            "one": b"\n",
+            "lines": b"\r\n\n\0",
+            "a-mib": _ALL_BYTES * 4096,
+        }.items():
             etag = _stored(store.put_new(name, body, {}))
 
             assert store.get(name) == Found(body, etag, {})
+
+    def test_a_large_body_is_kept_byte_for_byte_with_its_metadata(self, store: Store) -> None:
+        body = _large(self.large, b"first")
+        etag = _stored(store.put_new(_KEY, body, {"Seq": "7"}))
+
+        # Compared apart: a difference of so many bytes takes pytest minutes to show.
+        found = store.get(_KEY)
+        assert isinstance(found, Found)
+        assert (found.etag, dict(found.metadata), len(found.body)) == (etag, {"seq": "7"}, self.large)
+        assert hashlib.sha256(found.body).digest() == hashlib.sha256(body).digest()
+        assert [(each.key, each.size) for each in store.list("")] == [(_KEY, self.large)]
+
+    def test_a_large_object_is_created_once_and_replaced_on_condition(self, store: Store) -> None:
+        first = _stored(store.put_new(_KEY, _large(self.large, b"first"), {}))
+
+        assert store.put_new(_KEY, _large(self.large, b"second"), {}) == Clash()
+        assert store.put_new(_KEY, b"small", {}) == Clash()
+        assert store.get(_KEY, unless_etag=first) == Unchanged()
+        second = _stored(store.put_if(_KEY, b"small", {}, etag=first))
+        assert store.put_new(_KEY, _large(self.large, b"third"), {}) == Clash()
+        assert store.put_if(_KEY, _large(self.large, b"third"), {}, etag=first) == Clash()
+        assert store.get(_KEY) == Found(b"small", second, {})
 
     def test_creating_an_object_twice_clashes_and_keeps_the_first(self, store: Store) -> None:
         etag = _stored(store.put_new(_KEY, b"first", {"n": "1"}))
@@ -86,6 +135,12 @@ class StoreContract:
 
         assert second != first
         assert store.get(_KEY) == Found(b"second", second, {"n": "2"})
+
+    def test_metadata_belong_to_one_write_and_are_not_inherited(self, store: Store) -> None:
+        first = _stored(store.put_new(_KEY, b"first", {"old": "1", "both": "1"}))
+        second = _stored(store.put_if(_KEY, b"second", {"both": "2"}, etag=first))
+
+        assert store.get(_KEY) == Found(b"second", second, {"both": "2"})
 
     def test_a_stale_etag_clashes_and_changes_nothing(self, store: Store) -> None:
         first = _stored(store.put_new(_KEY, b"first", {}))
@@ -117,6 +172,24 @@ class StoreContract:
         assert answer is None, "put_if took an empty ETag"
         assert store.get(_KEY) == Found(b"first", etag, {})
 
+    def test_each_state_is_replaced_by_its_own_etag_even_if_the_bytes_come_back(self, store: Store) -> None:
+        a = _stored(store.put_new(_KEY, b"A", {}))
+        b = _stored(store.put_if(_KEY, b"B", {}, etag=a))
+        again = _stored(store.put_if(_KEY, b"A", {}, etag=b))
+
+        assert b not in {a, again}
+        assert store.put_if(_KEY, b"C", {}, etag=b) == Clash()
+        assert store.get(_KEY) == Found(b"A", again, {})
+        c = _stored(store.put_if(_KEY, b"C", {}, etag=again))
+        assert store.get(_KEY) == Found(b"C", c, {})
+
+    def test_the_etag_of_one_object_opens_no_other(self, store: Store) -> None:
+        mine = _stored(store.put_new(_KEY, b"mine", {}))
+        other = _stored(store.put_new(f"{_RUN}/other", b"other", {}))
+
+        assert store.put_if(f"{_RUN}/other", b"x", {}, etag=mine) == Clash()
+        assert store.get(f"{_RUN}/other") == Found(b"other", other, {})
+
     def test_the_etag_of_equal_bytes_goes_on(self, store: Store) -> None:
         first = _stored(store.put_new(_KEY, b"same", {}))
         second = _stored(store.put_if(_KEY, b"same", {}, etag=first))
@@ -138,12 +211,17 @@ class StoreContract:
 
         assert store.get(_KEY, unless_etag=etag) == Absent()
 
-    def test_odd_keys_are_kept_apart(self, store: Store) -> None:
-        for key in _ODD_KEYS:
-            _stored(store.put_new(key, key.encode(), {}))
+    def test_keys_of_every_shape_that_is_in_use_are_kept_apart(self, store: Store) -> None:
+        _assert_kept_apart(store, _KEYS)
 
-        assert {key: _body(store, key) for key in _ODD_KEYS} == {key: key.encode() for key in _ODD_KEYS}
-        assert {each.key for each in store.list("")} == set(_ODD_KEYS)
+    def test_odd_keys_are_kept_apart(self, store: Store) -> None:
+        _assert_kept_apart(store, _ODD_KEYS)
+
+    def test_a_key_is_no_folder(self, store: Store) -> None:
+        _stored(store.put_new(_KEY, b"", {}))
+
+        assert store.get(_RUN) == Absent()
+        assert store.get(f"{_RUN}/hea") == Absent()
 
     def test_a_listing_shows_what_was_written_before_it(self, store: Store) -> None:
         for number in range(5):
@@ -161,20 +239,48 @@ class StoreContract:
         for key in ("ns/a", "ns/ab/c", "ns-2/a", "other"):
             _stored(store.put_new(key, b"", {}))
 
+        assert {each.key for each in store.list("")} == {"ns/a", "ns/ab/c", "ns-2/a", "other"}
+        assert {each.key for each in store.list("ns")} == {"ns/a", "ns/ab/c", "ns-2/a"}
         assert {each.key for each in store.list("ns/")} == {"ns/a", "ns/ab/c"}
         assert {each.key for each in store.list("ns/a")} == {"ns/a", "ns/ab/c"}
         assert {each.key for each in store.list("ns/ab/")} == {"ns/ab/c"}
         assert list(store.list("ns/b")) == []
         assert list(store.list("nobody/")) == []
 
+    def test_a_listing_tells_a_folder_from_a_key_that_begins_alike(self, store: Store) -> None:
+        for key in ("a/b/c", "a/b-c", "a/b.c", "a/bc"):
+            _stored(store.put_new(key, b"", {}))
+
+        assert {each.key for each in store.list("a/b")} == {"a/b/c", "a/b-c", "a/b.c", "a/bc"}
+        assert [each.key for each in store.list("a/b/")] == ["a/b/c"]
+        assert [each.key for each in store.list("a/b-")] == ["a/b-c"]
+
+    def test_a_listing_shows_the_last_write_and_no_deleted_object(self, store: Store) -> None:
+        first = _stored(store.put_new(_KEY, b"1", {}))
+        _stored(store.put_new(f"{_RUN}/gone", b"1", {}))
+        store.delete(f"{_RUN}/gone")
+        _stored(store.put_if(_KEY, b"four", {}, etag=first))
+
+        assert [(each.key, each.size) for each in store.list("")] == [(_KEY, 4)]
+
+    def test_a_listing_of_many_objects_holds_each_once(self, store: Store) -> None:
+        keys = [f"ns/runs/{number:05}/head" for number in range(self.many)]
+        with ThreadPoolExecutor(8) as pool:
+            for answer in pool.map(lambda key: store.put_new(key, b"x", {}), keys):
+                _stored(answer)
+
+        assert sorted(each.key for each in store.list("ns/")) == keys
+
     def test_deleting_is_final_and_may_be_repeated(self, store: Store) -> None:
         _stored(store.put_new(_KEY, b"first", {}))
         _stored(store.put_new("sibling", b"", {}))
+        _stored(store.put_new(f"{_KEY}er", b"", {}))
         store.delete(_KEY)
         store.delete(_KEY)
+        store.delete("never/there")
 
         assert store.get(_KEY) == Absent()
-        assert [each.key for each in store.list("")] == ["sibling"]
+        assert sorted(each.key for each in store.list("")) == ["sibling", f"{_KEY}er"]
 
     def test_a_deleted_key_can_be_created_again(self, store: Store) -> None:
         _stored(store.put_new(_KEY, b"first", {}))
@@ -189,6 +295,29 @@ class StoreContract:
             won = _winners(self.contenders, partial(_create, store, key))
 
             assert won == [_body(store, key)]
+
+    def test_of_several_creators_of_a_large_object_exactly_one_wins(self, store: Store) -> None:
+        bodies = {b"writer %d" % number: number for number in range(min(self.contenders, 3))}
+        won = _winners(len(bodies), lambda name: store.put_new(_KEY, _large(self.large, name), {}))
+
+        assert len(won) == 1
+        assert (
+            hashlib.sha256(_body(store, _KEY)).digest() == hashlib.sha256(_large(self.large, won[0])).digest()
+        )
+
+    def test_of_many_increments_none_is_lost(self, store: Store) -> None:
+        etag = _stored(store.put_new(_KEY, b"0", {}))
+        start = threading.Barrier(self.contenders)
+
+        def increment(_: int) -> int:
+            start.wait()
+            return sum(_increment(store) for _ in range(self.rounds))
+
+        with ThreadPoolExecutor(self.contenders) as pool:
+            applied = sum(pool.map(increment, range(self.contenders)))
+
+        assert store.get(_KEY, unless_etag=etag) != Unchanged()
+        assert _body(store, _KEY) == b"%d" % applied
 
     def test_of_many_replacements_of_one_state_exactly_one_wins(self, store: Store) -> None:
         etag = _stored(store.put_new(_KEY, b"start", {}))
@@ -212,6 +341,31 @@ def _stored(answer: Answer) -> str:
 
 def _create(store: Store, key: str, body: bytes) -> Answer:
     return store.put_new(key, body, {})
+
+
+def _increment(store: Store) -> bool:
+    """Try once to count one up; say whether it was done."""
+    found = store.get(_KEY)
+    assert isinstance(found, Found)
+    answer = store.put_if(_KEY, b"%d" % (int(found.body) + 1), {}, etag=found.etag)
+    assert isinstance(answer, Stored | Clash | Undecided), answer
+    return isinstance(answer, Stored)
+
+
+def _large(size: int, name: bytes) -> bytes:
+    """Return a body of so many bytes in which no two blocks are alike, another one for each name."""
+    block = 1024
+    seed = hashlib.sha256(name).digest()
+    blocks = (seed + b"%016d" % number + bytes(block - 48) for number in range(size // block + 1))
+    return b"".join(blocks)[:size]
+
+
+def _assert_kept_apart(store: Store, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        _stored(store.put_new(key, key.encode(), {}))
+
+    assert {key: _body(store, key) for key in keys} == {key: key.encode() for key in keys}
+    assert {each.key for each in store.list("")} == set(keys)
 
 
 def _body(store: Store, key: str) -> bytes:
