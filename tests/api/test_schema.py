@@ -121,7 +121,14 @@ def test_what_a_rule_compares_with_its_old_self_is_always_there() -> None:
 
 
 def test_every_field_of_the_spec_is_immutable_but_these() -> None:
-    mutable = {"spec.suspend", "spec.cancel", "spec.agent.image", "spec.agent.version"}
+    mutable = {
+        "spec.suspend",
+        "spec.cancel",
+        "spec.agent.image",
+        "spec.agent.version",
+        "spec.deletionPolicy",
+        "spec.retentionSeconds",
+    }
     compared = {
         path for path, rules in RULES.items() for rule in rules if rule.expression == "self == oldSelf"
     } | {"spec.inputs"}

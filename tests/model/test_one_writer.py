@@ -26,10 +26,9 @@ from milepost.api.resource import Phase
 from milepost.checkpoint.claim import Ended, claim
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.head import Head, parse_segment
-from milepost.checkpoint.history import HeadAt, load, read_head
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.history import HeadAt, load, read_head, read_records
 from milepost.checkpoint.runs import HeadSeen, Runs, Stale
-from milepost.checkpoint.store import Found
 from milepost.errors import Fenced, StoreUnavailable
 from tests.support.histories import KEYS, NOON, a_claim, a_step, an_outcome, begin, some_patience
 from tests.support.store_doubles import Fault, FaultyStore, Numbers
@@ -116,7 +115,7 @@ class OneWriter(RuleBasedStateMachine):
         committer = Committer(
             self.store,
             claimed,
-            State(),  # for readers; writing needs none
+            load(self.store, claimed.head),
             clock=lambda: NOON,
             entropy=self.entropy,
             patience=some_patience(deadline=5.0),
@@ -251,17 +250,9 @@ class OneWriter(RuleBasedStateMachine):
         self.newest_attempt = attempt
 
     def records(self, head: Head) -> list[tuple[int, str]]:
-        bodies = [
-            self.store.get(KEYS.segment(each.epoch, each.first, each.last, each.nonce))
-            for each in head.segments
+        return [
+            (record.epoch, digest) for _, lines in read_records(self.store, head) for record, digest in lines
         ]
-        found = [body for body in bodies if isinstance(body, Found)]
-        sealed = [
-            each
-            for body, named in zip(found, head.segments, strict=True)
-            for each in parse_segment(body.body, named, head)
-        ]
-        return [(record.epoch, digest) for record, digest in (*sealed, *head.records())]
 
 
 @pytest.mark.req("C2", "C3", "C4")

@@ -28,13 +28,13 @@ from milepost.checkpoint.claim import claim
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.head import first_head, parse_segment
-from milepost.checkpoint.history import HeadAt, load, read_head
-from milepost.checkpoint.records import Event, PreviousEnd, Record
+from milepost.checkpoint.head import first_head
+from milepost.checkpoint.history import HeadAt, load, read_head, read_records
+from milepost.checkpoint.records import Event, PreviousEnd, Record, StepCompleted
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.s3 import S3Store
 from milepost.checkpoint.sending import Patience
-from milepost.checkpoint.store import Found, Store, Stored
+from milepost.checkpoint.store import Store, Stored
 from milepost.testing.fake_s3 import FakeS3
 from tests.support.histories import KEYS, NOON, a_claim, a_start
 from tests.support.store_doubles import FaultyStore
@@ -66,12 +66,7 @@ def records_of(store: Store, keys: StoreKeys) -> list[Record]:
     at = read_head(store, keys)
     assert isinstance(at, HeadAt)
     load(store, at.head)
-    sealed: list[Record] = []
-    for named in at.head.segments:
-        found = store.get(keys.segment(named.epoch, named.first, named.last, named.nonce))
-        assert isinstance(found, Found)
-        sealed += [record for record, _ in parse_segment(found.body, named, at.head)]
-    return sealed + [record for record, _ in at.head.records()]
+    return [record for _, lines in read_records(store, at.head) for record, _ in lines]
 
 
 @dataclass
@@ -132,6 +127,10 @@ class RunInMemory:
         at = read_head(self.store, self.keys)
         assert isinstance(at, HeadAt)
         return load(self.store, at.head)
+
+    def step(self, step: str) -> StepCompleted:
+        """Return the record of a completed step."""
+        return next(event for event in self.events(StepCompleted) if event.step.id == step)
 
     def events(self, kind: type[E]) -> list[E]:
         """Return the recorded events of one kind, in order."""

@@ -22,7 +22,7 @@ from milepost.agent.journal import Journal
 from milepost.agent.tools import Call, Tool, current_caller
 from milepost.api.names import idempotency_key
 from milepost.checkpoint import codec
-from milepost.checkpoint.records import ErrorData, ToolCalled
+from milepost.checkpoint.records import ToolCalled
 from milepost.errors import Misuse
 
 __all__ = ["Attempt", "declared_parameters", "declared_result", "encoded", "in_step"]
@@ -57,11 +57,11 @@ class Attempt:
         inside = in_step.set(self.step)
         try:
             if isinstance(fn, Tool):
-                return await self._call(fn, arguments, {}, self._numbered(fn), own_record=False)
+                return await self._call(fn, arguments, {}, self._numbered(fn), in_body=False)
             if isinstance(fn, partial) and isinstance(fn.func, Tool):
                 tool = fn.func
                 args = (*fn.args, *arguments)
-                return await self._call(tool, args, fn.keywords, self._numbered(tool), own_record=False)
+                return await self._call(tool, args, fn.keywords, self._numbered(tool))
             if inspect.iscoroutinefunction(fn):
                 return await fn(*arguments)
             value, error = await asyncio.to_thread(_outcome, fn, arguments)
@@ -90,18 +90,35 @@ class Attempt:
         kwargs: dict[str, Any],
         number: int,
         *,
-        own_record: bool,
+        own_record: bool = False,
+        in_body: bool = True,
     ) -> Any:
         self._check_place(tool)
         path = f"result of tool {tool.name}"
-        arguments = _arguments_digest(tool, args, kwargs)
-        known = self.journal.state.calls.get((self.step, number)) if number else None
+        positional, named = _arguments(tool, args, kwargs)
+        arguments = codec.digest([positional, named])
+        known = self.journal.state.calls.get(self.step, {}).get(number) if number else None
         if known is not None:
             self._check_same(known, tool, arguments)
             if known.error is None and known.result is not None:
                 return await self.journal.read(known.result, declared_result(tool.fn), path=path)
         call = Call(key=idempotency_key(self.journal.key_root, self.step, number or 1), attempt=self.number)
         began = self.journal.clock()
+        asked = ToolCalled(
+            step=self.step,
+            call=number,
+            tool=tool.name,
+            version=tool.version,
+            effect=tool.effect,
+            key=call.key if number else "",
+            arguments=arguments,
+            # The arguments of a step's own function are the step's inputs, and recorded as these.
+            inputs=tuple(map(self.journal.input, positional)) if in_body else (),
+            named={name: self.journal.input(value) for name, value in named.items()},
+            attempt=self.number,
+            started_at=began.isoformat(),
+            duration_s=0.0,
+        )
         try:
             value = await tool.invoke(call, args, kwargs)
             # The result of a step's own function is stored with the step.
@@ -109,14 +126,23 @@ class Attempt:
                 codec.store(value, declared_result(tool.fn), path=path) if own_record else (None, value)
             )
         except Exception as error:
-            self.events.append(self._event(tool, number, call, arguments, began, error=error_data(error)))
+            self.events.append(self._answered(asked, call, began, error=error_data(error)))
             raise
-        event = self._event(tool, number, call, arguments, began)
         if own_record:
-            await self.journal.commit(event.model_copy(update={"result": await self.journal.keep(data)}))
+            await self.journal.commit(
+                self._answered(asked, call, began, result=await self.journal.keep(data))
+            )
         else:
-            self.events.append(event)
+            self.events.append(self._answered(asked, call, began))
         return copy
+
+    def _answered(self, asked: ToolCalled, call: Call, began: datetime, **outcome: Any) -> ToolCalled:
+        changes = {
+            "external_id": call.external_id,
+            "evidence": call.evidence,
+            "duration_s": (self.journal.clock() - began).total_seconds(),
+        }
+        return asked.model_copy(update=changes | outcome)
 
     def _check_place(self, tool: Tool[..., Any]) -> None:
         if not tool.has_effect:
@@ -135,32 +161,6 @@ class Attempt:
                 f"call {known.call} of step {self.step} was {known.tool} with other arguments when it was "
                 f"recorded; the key {known.key} stands for those and cannot be used for {tool.name} again"
             )
-
-    def _event(
-        self,
-        tool: Tool[..., Any],
-        number: int,
-        call: Call,
-        arguments: str,
-        began: datetime,
-        *,
-        error: ErrorData | None = None,
-    ) -> ToolCalled:
-        return ToolCalled(
-            step=self.step,
-            call=number,
-            tool=tool.name,
-            version=tool.version,
-            effect=tool.effect,
-            key=call.key if number else "",
-            arguments=arguments,
-            attempt=self.number,
-            error=error,
-            external_id=call.external_id,
-            evidence=call.evidence,
-            started_at=began.isoformat(),
-            duration_s=(self.journal.clock() - began).total_seconds(),
-        )
 
 
 def declared_result(fn: Callable[..., Any]) -> Any:
@@ -195,9 +195,12 @@ def _outcome(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, B
         return None, error
 
 
-def _arguments_digest(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _arguments(
+    tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[codec.JSON], dict[str, codec.JSON]]:
+    """Return the arguments' JSON, those by place and those by name."""
     declared = declared_parameters(tool.fn, len(args) + tool.takes_call)[tool.takes_call :]
-    data = [
+    positional = [
         encoded(value, kind, path=f"argument {index} of tool {tool.name}")
         for index, (value, kind) in enumerate(zip(args, declared, strict=True), start=1)
     ]
@@ -205,4 +208,4 @@ def _arguments_digest(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[
         name: encoded(value, Any, path=f"argument {name} of tool {tool.name}")
         for name, value in kwargs.items()
     }
-    return codec.digest([data, named])
+    return positional, named

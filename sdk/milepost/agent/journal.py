@@ -20,17 +20,20 @@ from milepost.api.names import Entropy
 from milepost.checkpoint import codec, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.records import Event, Halted, Input, Planned, Value
+from milepost.checkpoint.records import Event, Halted, Input, Planned, StepCompleted, Value
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
 from milepost.errors import Damaged, MilepostError, RunHalted
 
-__all__ = ["MAX_INLINE_INPUT", "Journal"]
+__all__ = ["LINGER", "MAX_INLINE_INPUT", "Journal"]
 
 T = TypeVar("T")
 
 MAX_INLINE_INPUT = 2 * 1024
 """Bytes of an input that a step's record carries itself."""
+
+LINGER: Final = 0.005
+"""Seconds that a commit waits for other running steps to end and share its write."""
 
 _BLOBS_AT_ONCE: Final = 4
 
@@ -51,6 +54,7 @@ class Journal:
         self._committer = committer
         self._patience = patience
         self._in_flight = 0
+        self._committing = 0
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -84,17 +88,34 @@ class Journal:
             self._planned = total
             self._noted.append(Planned(total=total))
 
-    async def commit(self, *events: Event) -> None:
-        """Return once the events are durable, in one record."""
+    async def commit(self, *events: Event, deferrable: bool = False) -> None:
+        """Return once the events are durable, in one record; or, if `deferrable`, handed over at least.
+
+        Where other steps are running the write waits a moment, so that those which end now share it.
+        """
         noted, self._noted = self._noted, []
-        await self._committer.commit(*noted, *events)
+        self._committing += 1
+        linger = LINGER if self._in_flight > self._committing else 0.0
+        try:
+            await self._committer.commit(*noted, *events, deferrable=deferrable, linger=linger)
+        finally:
+            self._committing -= 1
+
+    async def recorded(self, step: str) -> StepCompleted | None:
+        """Return the record of a completed step; None if the step is not completed."""
+        place = self.state.completed.get(step)
+        if place is None:
+            return None
+        archive, head = self._committer.archive, self._committer.head
+        find = partial(archive.event, head, place.seq, StepCompleted, lambda each: each.step.id == step)
+        return find() if archive.holds(head, place.seq) else await self._from_store(find)
 
     async def keep(self, data: codec.JSON, most: int = values.MAX_INLINE) -> Value:
         """Return the record's form of an encoded value, made durable first where it is larger than `most`."""
         small = values.inline(data, most)
         if small is not None:
             return small
-        return await self._blob(
+        return await self._from_store(
             partial(values.keep, self._store, self._committer.head.keys, data, self._patience, most)
         )
 
@@ -102,7 +123,7 @@ class Journal:
         """Return a recorded value, each time a new copy, decoded as the type that the code declares today."""
         data = value.inline
         if value.blob:
-            data = await self._blob(partial(values.read, self._store, self._committer.head.keys, value))
+            data = await self._from_store(partial(values.read, self._store, self._committer.head.keys, value))
         try:
             return codec.decode(data, declared, path=path)
         except codec.DecodeError as error:
@@ -146,7 +167,7 @@ class Journal:
             if self._in_flight == 0:
                 self._idle.set()
 
-    async def _blob(self, call: Callable[[], T]) -> T:
+    async def _from_store(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, persist, call, self._patience)

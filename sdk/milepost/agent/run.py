@@ -16,6 +16,7 @@ from milepost.agent.attempt import in_step
 from milepost.agent.branch import Branch, current_branch
 from milepost.agent.journal import Journal
 from milepost.agent.steps import Retry, Step
+from milepost.checkpoint import codec
 from milepost.errors import AgentError, Misuse, StepFailed
 
 __all__ = ["Run"]
@@ -49,6 +50,8 @@ class Run:
         key: Key | None = None,
         attempts: int | None = None,
         retry: Retry | None = None,
+        summary: str | Callable[[T], str] = "",
+        meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def step(
@@ -60,6 +63,8 @@ class Run:
         key: Key | None = None,
         attempts: int | None = None,
         retry: Retry | None = None,
+        summary: str | Callable[[T], str] = "",
+        meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, T]: ...
     def step(  # type: ignore[misc]  # mypy does not match `*args: *Ts` with `*args: Any`
         self,
@@ -70,15 +75,18 @@ class Run:
         key: Key | None = None,
         attempts: int | None = None,
         retry: Retry | None = None,
+        summary: str | Callable[[Any], str] = "",
+        meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Run `fn(*args)` as the durable step `name`, or give back what it returned when it was recorded.
 
         `args` are the step's inputs. `key` names the step where its number among those of the same name
         would depend on timing. `attempts`, or else `retry.attempts`, or else the manifest says how often
-        it is tried. A plain function runs in a thread.
+        it is tried. A plain function runs in a thread. `summary`, or what it makes of the result, tells
+        people what came of the step; `meta` is kept with its record and may hold whatever is storable.
 
         Raises KeyNeeded and Misuse at the call; the coroutine raises StepFailed once the attempts are used
-        up, and NotStorable where an argument has no lossless form.
+        up, and NotStorable where an argument, or what `meta` holds, has no lossless form.
         """
         if not isinstance(name, str) or not name:
             raise Misuse(f"a step needs a name, which is a string, not {name!r}")
@@ -93,7 +101,8 @@ class Run:
             raise Misuse(f"step {name!r} cannot have {limit} attempts; 1 means that it is tried once")
         self._check_place(f"step {name!r}")
         place = current_branch.get().place(name, key)
-        return Step(self._journal, place, fn, args, policy, limit).result()
+        notes = {name: codec.encode(value, path=f"meta {name}") for name, value in (meta or {}).items()}
+        return Step(self._journal, place, fn, args, policy, limit, summary, notes).result()
 
     # A Mapping is an Iterable of its keys, but none has coroutines for keys, so the overlaps are harmless.
     @overload

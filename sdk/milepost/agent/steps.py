@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from types import FunctionType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from milepost.agent.attempt import Attempt, declared_parameters, declared_result, encoded
@@ -26,6 +27,9 @@ from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, StepFaile
 __all__ = ["Retry", "Step"]
 
 Seconds: TypeAlias = float | timedelta
+
+MAX_DESCRIPTION: Final = 120
+"""Characters of a step's description that its record carries."""
 
 _FINAL: Final = (Permanent, NotStorable, Misuse, KeyNeeded)
 _LEAVES_AT_ONCE: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -80,11 +84,13 @@ class Step:
     arguments: tuple[Any, ...]
     retry: Retry
     limit: int
+    summary: str | Callable[[Any], str] = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
     async def result(self) -> Any:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
         state = self.journal.state
-        recorded = state.completed.get(self.place.id)
+        recorded = await self.journal.recorded(self.place.id)
         if recorded is not None:
             path = f"result of step {self.place.id}"
             return await self.journal.read(recorded.result, self._declared(), path=path)
@@ -135,6 +141,7 @@ class Step:
         try:
             value = await attempt.run(self.fn, self.arguments)
             data, copy = codec.store(value, declared, path="result")
+            summary = self.summary if isinstance(self.summary, str) else self.summary(copy)
         except _LEAVES_AT_ONCE:
             raise
         except BaseException as error:
@@ -161,6 +168,9 @@ class Step:
             return failure
         completed = StepCompleted(
             step=self.place,
+            description=_description_of(self.fn),
+            summary=summary,
+            meta=self.meta,
             attempt=number,
             inputs=inputs,
             declared=_name_of(declared),
@@ -169,7 +179,7 @@ class Step:
             started_at=began,
             ended_at=self.journal.clock().isoformat(),
         )
-        await self.journal.commit(*attempt.events, completed)
+        await self.journal.commit(*attempt.events, completed, deferrable=True)
         return copy
 
     def _judged(self, error: BaseException, number: int) -> tuple[BaseException, bool]:
@@ -212,6 +222,13 @@ def _is_being_cancelled() -> bool:
 
 def _step_failed(failure: StepFailure) -> StepFailed:
     return StepFailed(failure.step.id, failure.error.kind, failure.error.message, failure.attempt)
+
+
+def _description_of(fn: Any) -> str:
+    """Return the first line of what the step's function says of itself."""
+    inner = fn.func if isinstance(fn, partial) else fn
+    said = getattr(inner, "__doc__", None) if isinstance(inner, FunctionType | Tool) else None
+    return said.strip().partition("\n")[0][:MAX_DESCRIPTION] if isinstance(said, str) else ""
 
 
 def _name_of(declared: Any) -> str:

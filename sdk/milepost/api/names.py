@@ -146,6 +146,10 @@ class StoreKeys:
         """Key of the sealed records `first` to `last`."""
         return f"{self.run}segments/{epoch}-{first}-{last}-{nonce}"
 
+    def base(self, epoch: int, seq: int, nonce: str) -> str:
+        """Key of the state folded up to record `seq`."""
+        return f"{self.run}bases/{epoch}-{seq}-{nonce}"
+
     def blob(self, digest: str) -> str:
         """Key of a value stored by its SHA-256, in hex."""
         return f"{self.run}blobs/{digest}"

@@ -17,8 +17,10 @@ from pydantic.alias_generators import to_camel
 __all__ = [
     "AgentRun",
     "AgentSpec",
+    "CheckpointSpec",
     "CheckpointStatus",
     "Condition",
+    "DeletionPolicy",
     "Phase",
     "PodSpec",
     "PodStatus",
@@ -58,6 +60,10 @@ Quantity = Annotated[
     str, BeforeValidator(_as_text), WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 32})
 ]
 """An amount as Kubernetes writes it (500m, 4Gi, 2); a bare number is as good as its text."""
+
+
+RETENTION_S: Final = 30 * 24 * 3600
+"""How long a run's objects are kept after its end, in seconds, where its manifest does not say."""
 
 
 class Phase(StrEnum):
@@ -112,6 +118,26 @@ class StoreSpec(Model):
     """Which of the administrator's stores keeps the run's checkpoints."""
 
     name: Annotated[Label, Field(description="Name of a store in the operator's stores file.")] = "default"
+
+
+class CheckpointSpec(Model):
+    """How the run is recorded."""
+
+    every_steps: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description="Record finished steps this many at a time; a lost pod loses one less than that.",
+        ),
+    ] = 1
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of a run's checkpoints when its AgentRun is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
 
 
 class RetrySpec(Model):
@@ -276,7 +302,16 @@ class RunSpec(Model):
         str, Field(max_length=63, description="Another value starts a finished run anew under its name.")
     ] = ""
     store: StoreSpec = Field(default_factory=StoreSpec)
+    checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     retry: RetrySpec = Field(default_factory=RetrySpec)
+    deletion_policy: Annotated[
+        DeletionPolicy,
+        Field(description="What becomes of the run's checkpoints when this AgentRun is deleted."),
+    ] = DeletionPolicy.RETAIN
+    retention_seconds: Annotated[
+        int,
+        Field(ge=0, le=10 * 366 * 24 * 3600, description="How long checkpoints are kept after the end."),
+    ] = RETENTION_S
     suspend: Annotated[bool, Field(description="Hold the run: no pod, nothing lost.")] = False
     cancel: Annotated[bool, Field(description="End the run as Cancelled. It cannot be taken back.")] = False
     pod: PodSpec = Field(default_factory=PodSpec)

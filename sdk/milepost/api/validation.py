@@ -105,6 +105,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "spec.goal": (_immutable("spec.goal", _IN_ANOTHER_RUN),),
     "spec.rerun": (_immutable("spec.rerun", _ANEW),),
     "spec.store": (_immutable("spec.store", _IN_ANOTHER_RUN),),
+    "spec.checkpoint": (_immutable("spec.checkpoint", _IN_ANOTHER_RUN),),
     "spec.retry": (_immutable("spec.retry", _IN_THE_SAME_RUN),),
     "spec.cancel": (Rule("self || !oldSelf", f"spec.cancel cannot be taken back; {_ANEW}"),),
     "spec.pod": (

@@ -1,6 +1,8 @@
 """The one writer of a process: takes events, makes records of them, and says when they are durable.
 
-Whatever ends while a commit is on its way goes into the next one, so side-by-side steps share their writes.
+Whatever ends while a commit is on its way goes into the next one, so side-by-side steps share their writes;
+a caller that knows of others about to end can let its write linger for them. With `every_steps` over 1 only
+each so many completions are waited for: the others are handed over, and lost with the process until then.
 A caller that is cancelled does not undo its commit: what was handed over is written, in order. An outcome
 that is not known is resolved before the next body is built.
 
@@ -21,13 +23,16 @@ from typing import NoReturn
 
 from milepost.api.names import Entropy
 from milepost.checkpoint.answers import Done, Purpose, Write
+from milepost.checkpoint.archive import Archive
+from milepost.checkpoint.base import Base, base_due, make_base
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.head import Head, next_head
-from milepost.checkpoint.history import HeadAt
+from milepost.checkpoint.head import Commit, Draft, Head, draft
+from milepost.checkpoint.history import HeadAt, read_base
 from milepost.checkpoint.records import Event, Finished, Halted, Record
-from milepost.checkpoint.sending import Patience, send
+from milepost.checkpoint.sealed import Segment
+from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Store
-from milepost.errors import Misuse
+from milepost.errors import Damaged, Misuse, RunHalted
 
 __all__ = ["Committed", "Committer"]
 
@@ -46,6 +51,7 @@ class Committed:
 class _Waiting:
     events: tuple[Event, ...]
     done: asyncio.Future[None]
+    deferred: bool
 
 
 class Committer:
@@ -62,9 +68,13 @@ class Committer:
         patience: Patience,
         on_lost: Callable[[Exception], NoReturn],
         on_commit: Callable[[Committed], None] = lambda _: None,
+        archive: Archive | None = None,
+        every_steps: int = 1,
     ) -> None:
         self._store = store
         self._at = claimed
+        self._archive = archive or Archive(store, claimed.head.keys)
+        self._every_steps = every_steps
         self._state = state
         self._clock = clock
         self._entropy = entropy
@@ -74,8 +84,11 @@ class Committer:
         self._waiting: list[_Waiting] = []
         self._in_flight: list[_Waiting] = []
         self._busy = False
+        self._flushing = 0
+        self._lingering: asyncio.TimerHandle | None = None
         self._ended = claimed.head.phase.terminal
         self._lost: BaseException | None = None
+        self._damage: Damaged | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="committer")
         self._pid = os.getpid()
 
@@ -85,12 +98,21 @@ class Committer:
         return self._at.head
 
     @property
+    def archive(self) -> Archive:
+        """The run's records by their number."""
+        return self._archive
+
+    @property
     def state(self) -> State:
         """The state folded up to the newest acknowledged record."""
         return self._state
 
-    async def commit(self, *events: Event) -> None:
+    async def commit(self, *events: Event, deferrable: bool = False, linger: float = 0.0) -> None:
         """Return once these events are durable, all in one record.
+
+        Where they are `deferrable` and fewer than `every_steps` such wait with them, return at once instead:
+        they become durable with the next write, whatever that is for. `linger` is how many seconds a write
+        that nothing else hastens may wait for others to join it.
 
         Raises Misuse in a forked child, which must not write with its parent's claim, and after the event
         that ended the run; and what the run was lost to, should `on_lost` not have ended the process.
@@ -102,25 +124,42 @@ class Committer:
         if self._ended:
             raise Misuse("nothing can be recorded after the end of the run")
         self._ended = any(isinstance(event, Finished) for event in events)
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(events, loop.create_future())
+        waiting = _Waiting(events, asyncio.get_running_loop().create_future(), deferrable)
         self._waiting.append(waiting)
-        if not self._busy:
-            self._busy = True
-            # What ends in this turn of the loop shares the first write too.
-            loop.call_soon(self._write_next)
+        if deferrable and sum(each.deferred for each in self._waiting) < self._every_steps:
+            return
+        self._write_soon(linger)
         await asyncio.shield(waiting.done)
 
     async def flush(self) -> None:
         """Return once nothing that was handed over is still on its way."""
-        while on_its_way := (*self._in_flight, *self._waiting):
-            await asyncio.shield(on_its_way[-1].done)
+        self._flushing += 1
+        try:
+            while on_its_way := (*self._in_flight, *self._waiting):
+                self._write_soon()
+                await asyncio.shield(on_its_way[-1].done)
+        finally:
+            self._flushing -= 1
 
     def lose(self, error: Exception) -> NoReturn:
         """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
         self._on_lost(error)
 
+    def _write_soon(self, linger: float = 0.0) -> None:
+        if self._busy or (linger and self._lingering is not None):
+            return
+        loop = asyncio.get_running_loop()
+        if linger:
+            self._lingering = loop.call_later(linger, self._write_next)
+            return
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self._busy = True
+        # Not at once: what ends in this turn of the loop shares the write.
+        loop.call_soon(self._write_next)
+
     def _write_next(self) -> None:
+        self._busy, self._lingering = True, None
         self._in_flight, self._waiting = _batch(self._waiting)
         events = tuple(event for waiting in self._in_flight for event in waiting.events)
         # Callbacks and no task: the author's code may cancel every task that it finds.
@@ -142,9 +181,30 @@ class Committer:
         written, self._in_flight = self._in_flight, []
         for waiting in written:
             waiting.done.set_result(None)
-        self._busy = bool(self._waiting)
+        if self._damage is not None:
+            self._halt(self._damage)
+        self._busy = self._wanted()
         if self._busy:
             self._write_next()
+
+    def _halt(self, damage: Damaged) -> None:
+        """Record that the history is damaged, and then go no further. What ended meanwhile is recorded."""
+        why = RunHalted(type(damage).__name__, str(damage))
+        if self._ended:
+            return
+        if isinstance(self._state.outcome, Halted):
+            self._fail(why)
+            self._on_lost(why)
+        halted = Halted(reason=why.reason, message=why.message)
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.insert(0, _Waiting((halted,), done, deferred=False))
+
+    def _wanted(self) -> bool:
+        """Tell whether somebody waits for what was handed over meanwhile, or enough of it is there."""
+        if self._flushing:
+            return bool(self._waiting)
+        deferred = sum(each.deferred for each in self._waiting)
+        return deferred < len(self._waiting) or deferred >= self._every_steps
 
     def _fail(self, error: BaseException) -> None:
         """Write nothing from now on. Only reached where `on_lost` raises instead of ending the process."""
@@ -163,12 +223,15 @@ class Committer:
 
     def _write(self, events: tuple[Event, ...]) -> Committed:
         began = self._patience.monotonic()
-        commit = next_head(self._at.head, events, at=self._clock(), entropy=self._entropy)
+        planned = draft(self._at.head, events, at=self._clock(), entropy=self._entropy)
+        merged = self._merged(planned)
+        commit = planned.commit(merged, self._base(planned))
         size = 0
-        if commit.segment is not None:
-            key, body = commit.segment
+        for key, body in commit.objects:
             send(self._store, Write(Purpose.CREATE, key, body), self._patience)
             size += len(body)
+        if not self._may_let_go(commit):
+            commit = planned.commit(merged)
         head = commit.head
         body = head.body()
         write = Write(Purpose.COMMIT, head.keys.head, body, head.metadata(), self._at.etag, head)
@@ -176,6 +239,36 @@ class Committer:
         assert isinstance(outcome, Done), "a commit that is not done raises"
         self._at = HeadAt(head, outcome.etag)
         return Committed(head, commit.record, size + len(body), self._patience.monotonic() - began)
+
+    def _merged(self, planned: Draft) -> list[tuple[Segment, tuple[bytes, ...]]]:
+        """Read what the commit merges. What is damaged is left as it is, and nothing merged."""
+        try:
+            return [(named, self._read(named)) for named in planned.merging]
+        except Damaged as error:
+            self._damage = error
+            return []
+
+    def _read(self, named: Segment) -> tuple[bytes, ...]:
+        return persist(lambda: self._archive.segment(named), self._patience)
+
+    def _base(self, planned: Draft) -> tuple[Base, bytes] | None:
+        """Make a base of what is acknowledged so far, where one is due."""
+        head = planned.head
+        ending = any(isinstance(event, Finished) for event in planned.record.events)
+        if not (planned.sealed or ending) or not base_due(head.segments, head.bases, ending=ending):
+            return None
+        return make_base(self._state, head.keys, head.nonce)
+
+    def _may_let_go(self, commit: Commit) -> bool:
+        """Tell whether the commit drops no base, or only after its own was read back as it was written."""
+        before, after = self._at.head.bases, commit.head.bases
+        if set(before) <= set(after):
+            return True
+        try:
+            persist(lambda: read_base(self._store, commit.head.keys, after[-1]), self._patience)
+        except Damaged as error:
+            self._damage = error
+        return self._damage is None
 
 
 def _batch(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.records import (
@@ -28,7 +28,7 @@ from milepost.checkpoint.records import (
 )
 from milepost.errors import Corrupt
 
-__all__ = ["State", "Totals", "advance"]
+__all__ = ["Place", "State", "Totals", "advance"]
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,20 @@ def advance(totals: Totals, phase: Phase, event: Event) -> tuple[Totals, Phase]:
             return totals, end_phase
 
 
+class Place(NamedTuple):
+    """Where a completed step is recorded, and the digest of its result."""
+
+    seq: int
+    result_digest: str
+
+
 @dataclass
 class State:
-    """What the records say, up to `seq`. `digest` is that of the last record's line."""
+    """What the records say, up to `seq`. `digest` is that of the last record's line.
+
+    Of completed steps only the places are kept: their results stay in the records, so that a state does not
+    grow with what a run has carried forward. Failures and tool calls are those of steps still open.
+    """
 
     seq: int = 0
     epoch: int = 0
@@ -87,9 +98,9 @@ class State:
     phase: Phase = Phase.PENDING
     totals: Totals = field(default_factory=Totals)
     started: Started | None = None
-    completed: dict[str, StepCompleted] = field(default_factory=dict)
+    completed: dict[str, Place] = field(default_factory=dict)
     failed: dict[str, list[StepFailure]] = field(default_factory=dict)
-    calls: dict[tuple[str, int], ToolCalled] = field(default_factory=dict)
+    calls: dict[str, dict[int, ToolCalled]] = field(default_factory=dict)
     steps_by_result: dict[str, str] = field(default_factory=dict)
     outcome: Finished | Halted | None = None
 
@@ -111,7 +122,7 @@ class State:
             if isinstance(event, Started) is not (self.started is None):
                 raise Corrupt(key, f"record {record.seq}: `started` is missing, or is not the first event")
             self.totals, self.phase = advance(self.totals, self.phase, event)
-            self._note(event, key)
+            self._note(event, record.seq, key)
         self.seq, self.epoch, self.digest = record.seq, record.epoch, line_digest
 
     def apply_all(self, lines: Iterable[tuple[Record, str]], key: str) -> None:
@@ -119,19 +130,33 @@ class State:
         for record, digest in lines:
             self.apply(record, digest, key)
 
-    def _note(self, event: Event, key: str) -> None:
+    def complete(self, step: str, place: Place) -> None:
+        """Note where a completed step is recorded. Its failures and calls are of no further use."""
+        self.completed[step] = place
+        self.steps_by_result.setdefault(place.result_digest, step)
+        self.failed.pop(step, None)
+        self.calls.pop(step, None)
+
+    def leave_open(self, event: Event) -> None:
+        """Note a failed try or a tool call of a step that is not completed yet. Raises ValueError."""
+        match event:
+            case StepFailure(step=step):
+                self.failed.setdefault(step.id, []).append(event)
+            case ToolCalled(step=step_id, call=call):
+                self.calls.setdefault(step_id, {})[call] = event
+            case _:
+                raise ValueError(f"{event.kind} leaves no step open")
+
+    def _note(self, event: Event, seq: int, key: str) -> None:
         match event:
             case Started():
                 self.started = event
             case StepCompleted(step=step):
                 if step.id in self.completed:
                     raise Corrupt(key, f"step {step.id} is recorded as completed twice")
-                self.completed[step.id] = event
-                self.steps_by_result.setdefault(event.result_digest, step.id)
-            case StepFailure(step=step):
-                self.failed.setdefault(step.id, []).append(event)
-            case ToolCalled(step=step_id, call=call):
-                self.calls[step_id, call] = event
+                self.complete(step.id, Place(seq, event.result_digest))
+            case StepFailure() | ToolCalled():
+                self.leave_open(event)
             case Claimed(writer=writer):
                 self.outcome = self.outcome if writer == OPERATOR else None
             case Finished() | Halted():

@@ -2,27 +2,30 @@
 
 A head is a line of JSON that says who holds the run and what its history consists of, followed by the
 newest records, up to 32 KiB. Replacing it under If-Match commits everything in it at once. Records that no
-longer fit are sealed into immutable segments, which the head names with their digests.
+longer fit are sealed into immutable segments, which the head names with their digests, as it does the
+newest bases.
 
 No two heads are ever equal in bytes: each has a nonce of its own. So an ETag, even one that is a digest of
-the bytes, stands for exactly one version. Nothing here does I/O.
+the bytes, stands for exactly one version. Nothing here does I/O: a `Draft` says which objects have to be
+read before the commit can be made, and the `Commit` which have to be written before its head.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from milepost.api.names import Entropy, StoreKeys
-from milepost.api.resource import Phase
+from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
+from milepost.checkpoint.base import KEPT, Base, base_key
 from milepost.checkpoint.fold import Totals, advance
+from milepost.checkpoint.formats import NEWEST, Kind
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
-    FORMAT,
     OPERATOR,
     Claimed,
     Event,
@@ -33,31 +36,26 @@ from milepost.checkpoint.records import (
     line_of,
     parse_line,
 )
-from milepost.errors import Corrupt, FormatTooNew, ProtocolBreach
+from milepost.checkpoint.sealed import Segment, header_of, merging, seal, segment_key
+from milepost.errors import Corrupt, ProtocolBreach
 
-__all__ = ["MAX_TAIL", "Commit", "Head", "Segment", "first_head", "next_head", "parse_head", "parse_segment"]
+__all__ = ["MAX_TAIL", "Commit", "Draft", "Head", "draft", "first_head", "next_head", "parse_head"]
 
 MAX_TAIL: Final = 32 * 1024
 """Bytes of records that a head carries. Uploading them costs less than a second object a step."""
 
-
-@dataclass(frozen=True)
-class Segment:
-    """A sealed run of records, as the head names it. `digest` is the SHA-256 of the whole object."""
-
-    epoch: int
-    first: int
-    last: int
-    nonce: str
-    size: int
-    digest: str
+MAX_GOAL: Final = 200
+"""Characters of the goal that a head repeats, for listings."""
 
 
 @dataclass(frozen=True)
 class Head:
     """One version of a head. `chain` is the digest of record `seq`, `tail` the newest records' lines.
 
-    `reason` and `message` say why the run ended or halted; they are empty while it does neither.
+    `reason` and `message` say why the run ended or halted; they are empty while it does neither. `created`
+    and `updated` are the times of the first and the last record, as their writers' clocks had them.
+    `segments` and `bases` are named oldest first. `deletion_policy` and `retention_s` say what becomes of
+    the run's objects once its resource is gone, and for how many seconds after its end they are kept.
     """
 
     run_id: str
@@ -77,18 +75,25 @@ class Head:
     image: str = ""
     reason: str = ""
     message: str = ""
+    goal: str = ""
+    created: str = ""
+    updated: str = ""
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
+    retention_s: int = RETENTION_S
     totals: Totals = field(default_factory=Totals)
     segments: tuple[Segment, ...] = ()
+    bases: tuple[Base, ...] = ()
     tail: tuple[bytes, ...] = ()
 
     def body(self) -> bytes:
         """Return the head as it is stored."""
         rest = b"".join(self.tail)
         header = {
-            "format": FORMAT,
+            "format": NEWEST[Kind.HEAD],
             **{name: getattr(self, name) for name in _PLAIN_FIELDS},
             "totals": {**vars(self.totals), "ends": dict(self.totals.ends)},
             "segments": [vars(segment) for segment in self.segments],
+            "bases": [vars(base) for base in self.bases],
         }
         opening = json.dumps(header, separators=(",", ":"))[:-1].encode()
         return opening + _sealed_by(_digest(opening, rest)) + b"\n" + rest
@@ -130,6 +135,11 @@ _PLAIN_FIELDS: Final = (
     "image",
     "reason",
     "message",
+    "goal",
+    "created",
+    "updated",
+    "deletion_policy",
+    "retention_s",
 )
 
 
@@ -144,11 +154,53 @@ def _sealed_by(digest: str) -> bytes:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one commit writes: a segment first, where the tail was full, then the head that names it."""
+    """What one commit writes: the objects, each with its key, in order, and then the head that names them."""
 
     head: Head
     record: Record
-    segment: tuple[str, bytes] | None = None
+    objects: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A commit of which the record is made, and not yet the objects that its head will name.
+
+    `merging` are the segments whose lines go into the one that is sealed; there are none where nothing is
+    sealed, or nothing merged.
+    """
+
+    head: Head
+    record: Record
+    sealed: tuple[bytes, ...]
+    merging: tuple[Segment, ...]
+
+    def commit(
+        self,
+        merged: Sequence[tuple[Segment, Sequence[bytes]]] = (),
+        base: tuple[Base, bytes] | None = None,
+    ) -> Commit:
+        """Return the commit, given the lines of what is merged, and a new base if there is to be one.
+
+        With no lines nothing is merged: the segment that is sealed stands beside the others.
+        """
+        head, objects = self.head, []
+        if self.sealed:
+            segment, body = seal(
+                head.run_id,
+                epoch=head.epoch,
+                last=head.seq - len(head.tail),
+                nonce=head.nonce,
+                lines=self.sealed,
+                merged=merged,
+            )
+            objects.append((segment_key(head.keys, segment), body))
+            kept = head.segments[: len(head.segments) - len(merged)]
+            head = replace(head, segments=(*kept, segment))
+        if base is not None:
+            named, body = base
+            objects.append((base_key(head.keys, named), body))
+            head = replace(head, bases=(*head.bases, named)[-KEPT:])
+        return Commit(head, self.record, tuple(objects))
 
 
 def first_head(
@@ -162,6 +214,9 @@ def first_head(
     events: tuple[Event, ...],
     at: datetime,
     entropy: Entropy,
+    goal: str = "",
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN,
+    retention_s: int = RETENTION_S,
 ) -> Commit:
     """Return the head of a run that has not been claimed yet: epoch 0, attempt 0.
 
@@ -182,6 +237,10 @@ def first_head(
         seq=0,
         phase=Phase.PENDING,
         chain=FIRST_DIGEST,
+        goal=goal if len(goal) <= MAX_GOAL else goal[: MAX_GOAL - 1] + "…",
+        created=at.isoformat(),
+        deletion_policy=deletion_policy,
+        retention_s=retention_s,
     )
     return next_head(empty, events, at=at, entropy=entropy)
 
@@ -189,7 +248,14 @@ def first_head(
 def next_head(
     head: Head, events: tuple[Event, ...], *, at: datetime, entropy: Entropy, resource_uid: str = ""
 ) -> Commit:
-    """Return the head that adds one record of these events, sealing the tail where it is full.
+    """Return the commit of a draft that merges nothing and writes no base. Raises as `draft` does."""
+    return draft(head, events, at=at, entropy=entropy, resource_uid=resource_uid).commit()
+
+
+def draft(
+    head: Head, events: tuple[Event, ...], *, at: datetime, entropy: Entropy, resource_uid: str = ""
+) -> Draft:
+    """Return the next head with one more record, of these events, sealing the tail where it is full.
 
     An event `claimed` makes its writer and attempt the head's, in a new epoch. Raises ProtocolBreach if the
     run has ended: nothing may follow its end.
@@ -209,7 +275,6 @@ def next_head(
             case _:
                 pass
         totals, phase = advance(totals, phase, event)
-    nonce = entropy(9).hex()
     record = Record(
         seq=head.seq + 1, epoch=epoch, worker=writer, prev=head.chain, at=at.isoformat(), events=events
     )
@@ -223,19 +288,17 @@ def next_head(
         image=image,
         reason=reason,
         message=message,
-        nonce=nonce,
+        nonce=entropy(9).hex(),
         seq=record.seq,
         phase=phase,
         chain=digest_of(line),
+        updated=record.at,
         totals=totals,
         tail=tail,
         resource_uid=resource_uid or head.resource_uid,
     )
-    if not sealed:
-        return Commit(after, record)
-    segment, body = _seal(head.run_id, epoch, record.seq - len(tail), sealed, nonce)
-    key = head.keys.segment(segment.epoch, segment.first, segment.last, segment.nonce)
-    return Commit(replace(after, segments=(*head.segments, segment)), record, (key, body))
+    taken = merging(head.segments, sum(map(len, sealed))) if sealed else ()
+    return Draft(after, record, sealed, taken)
 
 
 def _make_room(tail: tuple[bytes, ...], line: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -247,27 +310,13 @@ def _make_room(tail: tuple[bytes, ...], line: bytes) -> tuple[tuple[bytes, ...],
     return tail, (line,)
 
 
-def _seal(run_id: str, epoch: int, last: int, lines: tuple[bytes, ...], nonce: str) -> tuple[Segment, bytes]:
-    first = last - len(lines) + 1
-    header = {
-        "format": FORMAT,
-        "run_id": run_id,
-        "epoch": epoch,
-        "first": first,
-        "last": last,
-        "nonce": nonce,
-    }
-    body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + b"".join(lines)
-    return Segment(epoch, first, last, nonce, len(body), hashlib.sha256(body).hexdigest()), body
-
-
 def parse_head(body: bytes, keys: StoreKeys) -> Head:
     """Return the head stored in these bytes.
 
     Raises Corrupt where they are not what was written, FormatTooNew where a newer Milepost wrote them.
     """
     line, _, rest = body.partition(b"\n")
-    header = _header(line, keys.head)
+    header = header_of(line, Kind.HEAD, keys.head)
     digest = header.pop("digest", None)
     ending = _sealed_by(str(digest))
     if not line.endswith(ending) or digest != _digest(line.removesuffix(ending), rest):
@@ -275,36 +324,13 @@ def parse_head(body: bytes, keys: StoreKeys) -> Head:
     try:
         totals = Totals(**header.pop("totals"))
         segments = tuple(Segment(**segment) for segment in header.pop("segments"))
+        bases = tuple(Base(**base) for base in header.pop("bases"))
         phase = Phase(header.pop("phase"))
+        header["deletion_policy"] = DeletionPolicy(header["deletion_policy"])
         tail = tuple(rest.splitlines(keepends=True))
-        head = Head(**header, phase=phase, totals=totals, segments=segments, tail=tail)
+        head = Head(**header, phase=phase, totals=totals, segments=segments, bases=bases, tail=tail)
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(keys.head, f"the header has a wrong shape: {error}") from error
     if head.run_id != keys.run_id or head.namespace != keys.namespace:
         raise Corrupt(keys.head, f"it belongs to run {head.namespace}/{head.run_id}")
     return head
-
-
-def parse_segment(body: bytes, named: Segment, head: Head) -> tuple[tuple[Record, str], ...]:
-    """Return a segment's records with their lines' digests. Raises Corrupt if it is not the one named."""
-    key = head.keys.segment(named.epoch, named.first, named.last, named.nonce)
-    if hashlib.sha256(body).hexdigest() != named.digest:
-        raise Corrupt(key, "it does not match the digest in the head")
-    line, _, rest = body.partition(b"\n")
-    header = _header(line, key)
-    if header.get("run_id") != head.run_id:
-        raise Corrupt(key, f"it belongs to run {header.get('run_id')}")
-    return tuple((parse_line(part, key), digest_of(part)) for part in rest.splitlines(keepends=True))
-
-
-def _header(line: bytes, key: str) -> dict[str, Any]:
-    try:
-        header = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Corrupt(key, f"the header is not JSON: {error}") from error
-    if not isinstance(header, Mapping) or not isinstance(header.get("format"), int):
-        raise Corrupt(key, "the header does not say its format")
-    found = header["format"]
-    if found > FORMAT:
-        raise FormatTooNew(key, found=found, known=FORMAT)
-    return {name: value for name, value in header.items() if name != "format"}

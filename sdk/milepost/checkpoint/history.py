@@ -1,4 +1,4 @@
-"""Read a run's history: the head, then the segments that it names, folded into a state.
+"""Read a run's history: the head, then the segments and the base that it names, folded into a state.
 
 Reading changes nothing and needs no claim; a claimed run's history is read in the same way, and cannot
 change under its owner. What does not verify is reported and never skipped.
@@ -6,19 +6,33 @@ change under its owner. What does not verify is reported and never skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary, Outcome
+from milepost.checkpoint.archive import Archive, parsed
+from milepost.checkpoint.base import Base, base_key, parse_base
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.head import Head, parse_head, parse_segment
+from milepost.checkpoint.head import Head, parse_head
 from milepost.checkpoint.records import Finished, Record, parse_line
+from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.store import Absent, Found, Store, Unchanged
-from milepost.errors import Corrupt, Missing
+from milepost.errors import Corrupt, Damaged, Missing
 
-__all__ = ["HeadAt", "load", "read_head", "read_records", "summarize"]
+__all__ = [
+    "HeadAt",
+    "consistently",
+    "load",
+    "read_base",
+    "read_head",
+    "read_records",
+    "summarize",
+]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,25 @@ def read_head(store: Store, keys: StoreKeys, *, unless_etag: str = "") -> HeadAt
             return HeadAt(parse_head(body, keys), etag)
 
 
-def load(store: Store, head: Head) -> State:
-    """Return the state folded from the head's whole history.
+def load(
+    store: Store,
+    head: Head,
+    archive: Archive | None = None,
+    *,
+    on_damage: Callable[[Damaged], None] = lambda _: None,
+) -> State:
+    """Return the state at the head, having read and verified its whole history.
 
-    Raises Missing where a segment is gone, Corrupt where something is not what was written.
+    What a base says need not be folded again. `on_damage` hears of each base that is damaged; the one before
+    it serves, or record 1. Raises Missing where a segment is gone, Corrupt where something is not what was
+    written.
     """
-    state = State()
-    for key, lines in read_records(store, head):
-        state.apply_all(lines, key)
+    archive = archive or Archive(store, head.keys)
+    parts = [(segment_key(head.keys, named), named.first, archive.segment(named)) for named in head.segments]
+    parts.append((head.keys.head, head.seq - len(head.tail) + 1, head.tail))
+    state = _newest_base(store, head, on_damage)
+    for key, first, lines in parts:
+        state.apply_all(parsed(lines[max(0, state.seq + 1 - first) :], key), key)
     if (state.seq, state.epoch, state.digest) != (head.seq, head.epoch, head.chain):
         raise Corrupt(
             head.keys.head,
@@ -62,18 +87,51 @@ def load(store: Store, head: Head) -> State:
     return state
 
 
+def _newest_base(store: Store, head: Head, on_damage: Callable[[Damaged], None]) -> State:
+    for named in reversed(head.bases):
+        try:
+            return read_base(store, head.keys, named)
+        except Damaged as error:
+            on_damage(error)
+    return State()
+
+
+def read_base(store: Store, keys: StoreKeys, named: Base) -> State:
+    """Return the state in a base that the head names. Raises Missing, Corrupt, FormatTooNew."""
+    key = base_key(keys, named)
+    found = store.get(key)
+    if not isinstance(found, Found):
+        raise Missing(key, f"the head names it for record {named.seq}, and it is gone")
+    return parse_base(found.body, named, keys)
+
+
 def read_records(store: Store, head: Head) -> Iterator[tuple[str, tuple[tuple[Record, str], ...]]]:
     """Yield the history's objects in order: each one's key, and its records with their lines' digests.
 
     That the records continue each other is for the fold to check. Raises as `load` does.
     """
+    archive = Archive(store, head.keys)
     for named in head.segments:
-        key = head.keys.segment(named.epoch, named.first, named.last, named.nonce)
-        found = store.get(key)
-        if not isinstance(found, Found):
-            raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
-        yield key, parse_segment(found.body, named, head)
+        key = segment_key(head.keys, named)
+        yield key, parsed(archive.segment(named), key)
     yield head.keys.head, head.records()
+
+
+def consistently(store: Store, keys: StoreKeys, read: Callable[[HeadAt], T]) -> T | None:
+    """Return what `read` gives for the run's head; None if there is no head.
+
+    While a run goes on its segments are merged, and the old ones deleted: where one is gone and the head is
+    another one meanwhile, it is read again. Raises what `read` and `read_head` raise.
+    """
+    seen = read_head(store, keys)
+    while isinstance(seen, HeadAt):
+        try:
+            return read(seen)
+        except Missing:
+            before, seen = seen, read_head(store, keys)
+            if isinstance(seen, HeadAt) and seen.etag == before.etag:
+                raise
+    return None
 
 
 def summarize(head: Head, uri: str) -> HeadSummary:

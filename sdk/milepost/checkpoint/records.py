@@ -16,11 +16,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from milepost.api.resource import Phase
-from milepost.errors import Corrupt, FormatTooNew
+from milepost.checkpoint.formats import NEWEST, Kind, upgrade
+from milepost.errors import Corrupt
 
 __all__ = [
     "FIRST_DIGEST",
-    "FORMAT",
     "OPERATOR",
     "Claimed",
     "ErrorData",
@@ -38,11 +38,12 @@ __all__ = [
     "ToolCalled",
     "Value",
     "digest_of",
+    "dump_event",
     "line_of",
+    "parse_event",
     "parse_line",
 ]
 
-FORMAT: Final = 1
 FIRST_DIGEST: Final = "0" * 64
 """Stands where the digest of a predecessor would, in record 1."""
 
@@ -121,7 +122,10 @@ class PreviousEnd(_Data):
 
 
 class Started(_Data):
-    """The run as it was asked for. Record 1, written by whoever creates the head."""
+    """The run as it was asked for. Record 1, written by whoever creates the head.
+
+    `configuration` is the rest of the spec, as its manifest gave it.
+    """
 
     kind: Literal["started"] = "started"
     namespace: str
@@ -135,6 +139,8 @@ class Started(_Data):
     goal: str = ""
     inputs: Any
     step_attempts: int = 3
+    every_steps: int = 1
+    configuration: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class Claimed(_Data):
@@ -161,7 +167,11 @@ class Planned(_Data):
 
 
 class ToolCalled(_Data):
-    """A tool was called and answered, or raised. `arguments` is their digest, checked against the key's."""
+    """A tool was called and answered, or raised.
+
+    `arguments` is the digest of all arguments, checked against the key's; `inputs` and `named` hold each
+    of them as a step's record holds its own.
+    """
 
     kind: Literal["tool_called"] = "tool_called"
     step: str
@@ -171,6 +181,8 @@ class ToolCalled(_Data):
     effect: str
     key: str = ""
     arguments: str
+    inputs: tuple[Input, ...] = ()
+    named: Mapping[str, Input] = Field(default_factory=dict)
     attempt: int
     result: Value | None = None
     error: ErrorData | None = None
@@ -181,10 +193,16 @@ class ToolCalled(_Data):
 
 
 class StepCompleted(_Data):
-    """A step's function returned, and its result is durable with this record."""
+    """A step's function returned, and its result is durable with this record.
+
+    `description` and `summary` are the author's words for people, of the step and of its result; `meta` is
+    free. A summary is also what is left to tell of a result whose bytes are lost.
+    """
 
     kind: Literal["step_completed"] = "step_completed"
     step: StepPlace
+    description: Text = ""
+    summary: Message = ""
     attempt: int
     inputs: tuple[Input, ...] = ()
     declared: str = ""
@@ -235,7 +253,6 @@ Event: TypeAlias = Annotated[
 class Record(_Data):
     """One commit's worth of events. `at` is the writer's clock, for people: nothing is decided by it."""
 
-    format: int = FORMAT
     seq: int
     epoch: int
     worker: str
@@ -245,6 +262,17 @@ class Record(_Data):
 
 
 _RECORD: Final = TypeAdapter(Record)
+_EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
+
+
+def dump_event(event: Event) -> dict[str, Any]:
+    """Return the event as JSON data. What is at its default is left out: it reads back the same."""
+    return {"kind": event.kind, **event.model_dump(exclude_defaults=True)}
+
+
+def parse_event(data: Any) -> Event:
+    """Return the event in JSON data of today's format. Raises pydantic's ValidationError, a ValueError."""
+    return _EVENT.validate_python(data)
 
 
 def line_of(record: Record) -> bytes:
@@ -252,7 +280,12 @@ def line_of(record: Record) -> bytes:
 
     Text is UTF-8, not escapes: a value that counts as small when it is measured is small in its record too.
     """
-    text = json.dumps(record.model_dump(), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    data = {
+        "format": NEWEST[Kind.RECORD],
+        **record.model_dump(exclude={"events"}),
+        "events": [dump_event(event) for event in record.events],
+    }
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -270,12 +303,8 @@ def parse_line(line: bytes, key: str) -> Record:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise Corrupt(key, f"a record is not JSON: {error}") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(found, int):
-        raise Corrupt(key, "a record does not say its format")
-    if found > FORMAT:
-        raise FormatTooNew(key, found=found, known=FORMAT)
+    fields = upgrade(Kind.RECORD, data, key)
     try:
-        return _RECORD.validate_python(data)
+        return _RECORD.validate_python(fields)
     except ValidationError as error:
         raise Corrupt(key, f"a record has a wrong shape: {error.errors()[0]['msg']}") from error

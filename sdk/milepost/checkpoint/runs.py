@@ -21,12 +21,13 @@ from milepost.api.summary import HeadSummary, NameRecord
 from milepost.checkpoint import history
 from milepost.checkpoint.answers import Lost, Purpose, Write
 from milepost.checkpoint.claim import replace_head
+from milepost.checkpoint.formats import NEWEST, Kind, upgrade
 from milepost.checkpoint.head import first_head
 from milepost.checkpoint.history import HeadAt
-from milepost.checkpoint.records import FORMAT, OPERATOR, Claimed, Event, Finished, Started
+from milepost.checkpoint.records import OPERATOR, Claimed, Event, Finished, Started
 from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found, Store, Unchanged
-from milepost.errors import Corrupt, FormatTooNew, MilepostError, Missing, RunDeleted
+from milepost.errors import Corrupt, MilepostError, Missing, RunDeleted
 
 __all__ = [
     "HeadSeen",
@@ -186,6 +187,8 @@ class Runs:
             goal=new.spec.goal,
             inputs=new.spec.inputs,
             step_attempts=new.spec.retry.step_attempts,
+            every_steps=new.spec.checkpoint.every_steps,
+            configuration=_configuration(new.spec),
         )
         keys = StoreKeys(new.namespace, run_id)
         commit = first_head(
@@ -198,9 +201,11 @@ class Runs:
             events=(started,),
             at=self.clock(),
             entropy=self.entropy,
+            goal=new.spec.goal,
+            deletion_policy=new.spec.deletion_policy,
+            retention_s=new.spec.retention_seconds,
         )
-        if commit.segment is not None:
-            key, body = commit.segment
+        for key, body in commit.objects:
             send(self.store, Write(Purpose.CREATE, key, body), self._patience())
         head = commit.head
         write = Write(Purpose.CREATE, keys.head, head.body(), head.metadata(), head=head)
@@ -226,7 +231,7 @@ class Runs:
         """Return None once the record stands, else what stands in its place."""
         key = StoreKeys(namespace).name(record.name)
         body = json.dumps(
-            {"format": FORMAT, "nonce": self.entropy(9).hex(), **_NAME_RECORD.dump_python(record)},
+            {"format": NEWEST[Kind.NAME], "nonce": self.entropy(9).hex(), **_NAME_RECORD.dump_python(record)},
             separators=(",", ":"),
         ).encode()
         try:
@@ -234,6 +239,16 @@ class Runs:
         except RunDeleted as error:
             raise Stale(f"the name {record.name} was removed meanwhile") from error
         return _name_seen(outcome.found, key) if isinstance(outcome, Lost) else None
+
+
+def _configuration(spec: RunSpec) -> dict[str, Any]:
+    """Return what governs the run, beside what has a place of its own in the same record.
+
+    The pod's part is left out: it may hold values that are nobody's business in a bucket.
+    """
+    given = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    elsewhere = ("goal", "inputs", "pod", "suspend", "cancel")
+    return {name: value for name, value in given.items() if name not in elsewhere}
 
 
 def require_head(seen: HeadSeen | Unchanged | None, keys: StoreKeys) -> HeadSeen | Unchanged:
@@ -245,11 +260,8 @@ def require_head(seen: HeadSeen | Unchanged | None, keys: StoreKeys) -> HeadSeen
 
 def _name_seen(found: Found, key: str) -> NameSeen:
     try:
-        data: dict[str, Any] = json.loads(found.body)
-        version = data.pop("format")
+        data = upgrade(Kind.NAME, json.loads(found.body), key)
         data.pop("nonce")
-        if version > FORMAT:
-            raise FormatTooNew(key, found=version, known=FORMAT)
         return NameSeen(_NAME_RECORD.validate_python(data), found.etag)
     except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
         raise Corrupt(key, f"it is not a name's record: {error}") from error

@@ -29,10 +29,13 @@ from milepost.api.exits import Exit
 from milepost.api.resource import MAX_RESULT_BYTES, Phase
 from milepost.checkpoint import claim as claiming
 from milepost.checkpoint import codec, history
+from milepost.checkpoint.answers import Purpose
+from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
+from milepost.checkpoint.isolation import Isolation, check_isolation
 from milepost.checkpoint.records import Claimed, Finished, Halted, Started
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
@@ -86,29 +89,51 @@ class Session:
             return RELEASED
 
     async def _go_on(self) -> Ending:
+        archive = Archive(self.store, self.settings.keys)
+        isolated = asyncio.create_task(self._unless_stopped(self._check_isolation), name="isolation")
         agent: Agent[..., Any] | None = None
+        seen: HeadAt | None = None
         cannot: CannotStart | Damaged | None = None
         try:
-            agent = _find(await self._unless_stopped(self._started), self.settings.agent_version)
+            seen, started = await self._unless_stopped(lambda: self._started(archive))
+            agent = _find(started, self.settings.agent_version)
         except (CannotStart, Damaged) as error:
             # The head can still be written: what is wrong is recorded for people to see.
             cannot = error
+        await isolated
         began = time.monotonic()
-        taken = await self._unless_stopped(lambda: self._claim(agent))
+        taken = await self._unless_stopped(lambda: self._claim(agent, seen))
         if isinstance(taken, claiming.Ended):
             return Ending(Exit.COMMITTED, "AlreadyEnded", f"the run is {taken.head.phase} already")
         log_claim(self.log, taken.head, time.monotonic() - began)
-        state = _state_of(taken.head)
+        state: State | None = None
         if cannot is None:
             try:
-                state = await self._unless_stopped(lambda: history.load(self.store, taken.head))
+                state = await self._unless_stopped(lambda: self._load(taken.head, archive))
             except Damaged as error:
                 cannot = error
-        committer = self._committer(taken, state)
-        if cannot is not None:
-            return await _halt(committer, getattr(cannot, "reason", type(cannot).__name__), str(cannot))
-        assert agent is not None, "an agent that was not found has a reason"
-        return await self._run_agent(agent, committer)
+        if cannot is not None or state is None or agent is None:
+            assert cannot is not None, "what was not found has a reason"
+            return await self._halt(taken, getattr(cannot, "reason", type(cannot).__name__), str(cannot))
+        return await self._run_agent(agent, self._committer(taken, state, archive))
+
+    def _check_isolation(self) -> None:
+        if self.settings.isolation is Isolation.REQUIRED:
+            check_isolation(self.store, self.settings.keys.namespace)
+
+    async def _halt(self, taken: HeadAt, reason: str, message: str) -> Ending:
+        """Record that the run cannot go on. A history that could not be read can still be continued."""
+        await asyncio.to_thread(
+            claiming.replace_head,
+            self.store,
+            taken,
+            (Halted(reason=reason, message=message),),
+            at=self.clock(),
+            entropy=self.entropy,
+            patience=self._patience,
+            purpose=Purpose.COMMIT,
+        )
+        return Ending(Exit.HALTED, reason, message)
 
     async def _unless_stopped(self, call: Callable[[], T]) -> T:
         """Return what a call gives that is harmless to repeat and to leave. Raises _Stopped at SIGTERM."""
@@ -118,17 +143,24 @@ class Session:
             raise _Stopped
         return calling.result()
 
-    def _started(self) -> Started:
-        """Return record 1, which says what to run: it is in the head, or in the first segment."""
-        seen = history.read_head(self.store, self.settings.keys)
-        if not isinstance(seen, HeadAt):
-            raise RunDeleted(self.settings.keys.run_id)
-        _, records = next(history.read_records(self.store, seen.head))
-        started = records[0][0].events[0]
-        assert isinstance(started, Started), "record 1 is `started`"
-        return started
+    def _started(self, archive: Archive) -> tuple[HeadAt, Started]:
+        """Return the head, and record 1, which says what to run: it is in the head or the first segment."""
 
-    def _claim(self, agent: Agent[..., Any] | None) -> claiming.Claim:
+        def read(seen: HeadAt) -> tuple[HeadAt, Started]:
+            return seen, archive.event(seen.head, 1, Started, lambda _: True)
+
+        found = history.consistently(self.store, self.settings.keys, read)
+        if found is None:
+            raise RunDeleted(self.settings.keys.run_id)
+        return found
+
+    def _load(self, head: Head, archive: Archive) -> State:
+        def damaged(error: Damaged) -> None:
+            self.log.warning("base-damaged", object=error.key, error=str(error))
+
+        return history.load(self.store, head, archive, on_damage=damaged)
+
+    def _claim(self, agent: Agent[..., Any] | None, seen: HeadAt | None) -> claiming.Claim:
         claimed = Claimed(
             attempt=self.settings.attempt,
             writer=self.settings.writer,
@@ -148,9 +180,10 @@ class Session:
             at=self.clock(),
             entropy=self.entropy,
             patience=self._patience,
+            seen=seen,
         )
 
-    def _committer(self, taken: HeadAt, state: State) -> Committer:
+    def _committer(self, taken: HeadAt, state: State, archive: Archive) -> Committer:
         return Committer(
             self.store,
             taken,
@@ -160,6 +193,8 @@ class Session:
             patience=self._patience,
             on_lost=self._lost,
             on_commit=self._committed,
+            archive=archive,
+            every_steps=state.started.every_steps if state.started else 1,
         )
 
     def _lost(self, error: Exception) -> NoReturn:
@@ -246,33 +281,6 @@ def _find(started: Started, version: str) -> Agent[..., Any]:
     agent = find_agent(started.entrypoint, version)
     agent.arguments(started.inputs)
     return agent
-
-
-async def _halt(committer: Committer, reason: str, message: str) -> Ending:
-    await committer.commit(Halted(reason=reason, message=message))
-    return Ending(Exit.HALTED, reason, message)
-
-
-def _state_of(head: Head) -> State:
-    """Return a state that can only be continued: the history was not read."""
-    unread = Started(
-        namespace=head.namespace,
-        name=head.name,
-        resource_uid=head.resource_uid,
-        cluster=head.cluster,
-        key_root=head.key_root,
-        spec_digest=head.spec_digest,
-        entrypoint="",
-        inputs={},
-    )
-    return State(
-        seq=head.seq,
-        epoch=head.epoch,
-        digest=head.chain,
-        phase=Phase.RUNNING,
-        totals=head.totals,
-        started=unread,
-    )
 
 
 def _failure(error: BaseException) -> Ending:

@@ -36,7 +36,7 @@ async def test_numbers_are_taken_at_the_call_whatever_is_awaited_first(run: RunI
         return [await second, await first]
 
     assert await run.go_on(agent) == ["second", "first"]
-    assert run.state.completed["it"].result.inline == "first"
+    assert run.step("it").result.inline == "first"
 
 
 async def test_steps_gathered_in_one_task_keep_the_order_of_their_calls(run: RunInMemory) -> None:
@@ -44,7 +44,7 @@ async def test_steps_gathered_in_one_task_keep_the_order_of_their_calls(run: Run
         return await asyncio.gather(*(run.step("it", echo, number) for number in range(3)))
 
     assert await run.go_on(agent) == [0, 1, 2]
-    numbers = {name: each.result.inline for name, each in run.state.completed.items()}
+    numbers = {each.step.id: each.result.inline for each in run.events(StepCompleted)}
     assert numbers == {"it": 0, "it#2": 1, "it#3": 2}
 
 

@@ -126,7 +126,7 @@ async def test_changing_what_a_step_returned_does_not_change_its_record(
     resumed = await run.go_on(agent)
 
     assert (live, resumed) == ([1, 2], [1, 2])
-    assert run.state.completed["it"].result.inline == [1]
+    assert run.step("it").result.inline == [1]
 
 
 @pytest.mark.req("A1", "A5")
@@ -140,11 +140,11 @@ async def test_inputs_are_recorded_by_digest_and_small_ones_with_their_value(
 
     await run.go_on(agent)
 
-    both, unknown = run.state.completed["both"].inputs, run.state.completed["unknown"].inputs
+    both, unknown = run.step("both").inputs, run.step("unknown").inputs
     assert both[0].inline is not None
     assert (both[0].inline.inline, both[0].result_of) == ("small", "")
     assert (both[1].inline, both[1].result_of) == (None, "large")
-    assert both[1].digest == run.state.completed["large"].result_digest
+    assert both[1].digest == run.step("large").result_digest
     assert (unknown[0].inline, unknown[0].result_of) == (None, "")
     assert len({both[0].digest, both[1].digest, unknown[0].digest}) == 3
 
@@ -157,7 +157,7 @@ async def test_a_record_says_which_step_it_is_which_try_and_when(run: RunInMemor
 
     await run.go_on(agent)
 
-    record = run.state.completed["it=k"]
+    record = run.step("it=k")
     assert record.step.model_dump() == {
         "id": "it=k",
         "branch": "",
@@ -180,7 +180,7 @@ async def test_a_large_result_is_stored_once_as_a_blob_and_read_back(
         return await run.step("large", lambda: large)
 
     live = await run.go_on(agent)
-    record = run.state.completed["large"].result
+    record = run.step("large").result
     resumed = await run.go_on(agent)
 
     assert live == resumed == large
@@ -194,7 +194,7 @@ async def test_a_blob_that_is_gone_halts_the_run(run: RunInMemory) -> None:
         return await run.step("large", lambda: "x" * (17 * 1024))
 
     await run.go_on(agent)
-    blob = run.keys.blob(run.state.completed["large"].result.blob)
+    blob = run.keys.blob(run.step("large").result.blob)
     run.store.inner.delete(blob)
 
     with pytest.raises(RunHalted) as halted:

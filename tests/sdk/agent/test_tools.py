@@ -82,6 +82,8 @@ async def test_a_step_that_is_a_keyed_tool_is_one_record_that_says_all_of_the_ca
         "version": "2",
         "effect": "keyed",
         "key": f"{RUN_ID}/send",
+        "inputs": (),
+        "named": {},
         "attempt": 1,
         "result": None,
         "error": None,

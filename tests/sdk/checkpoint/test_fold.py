@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.api.resource import Phase
-from milepost.checkpoint.fold import State, Totals
+from milepost.checkpoint.fold import Place, State, Totals
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     OPERATOR,
@@ -114,21 +114,22 @@ def test_the_state_is_all_that_a_resume_needs() -> None:
                 a_claim(1),
                 Planned(total=3),
                 a_step("one", "r1"),
-                a_failure("two", attempt=1),
+                a_failure("three", attempt=1),
                 a_claim(2, previous_end=an_end(1, fault="agent")),
-                a_call("two"),
-                a_failure("two", attempt=3),
-                a_step("two", "r1", attempt=4),
+                a_call("three"),
+                a_failure("three", attempt=3),
+                a_step("two", "r1"),
             ]
         )
     )
 
     assert state.started == a_start(key_root="a" * 20)
     assert state.inputs() == {"limit": 3}
-    assert state.completed == {"one": a_step("one", "r1"), "two": a_step("two", "r1", attempt=4)}
-    assert state.failed == {"two": [a_failure("two", attempt=1), a_failure("two", attempt=3)]}
-    assert state.calls == {("two", 1): a_call("two")}
-    assert state.steps_by_result == {a_step("one", "r1").result_digest: "one"}
+    digest = a_step("one", "r1").result_digest
+    assert state.completed == {"one": Place(4, digest), "two": Place(9, digest)}
+    assert state.failed == {"three": [a_failure("three", attempt=1), a_failure("three", attempt=3)]}
+    assert state.calls == {"three": {1: a_call("three")}}
+    assert state.steps_by_result == {digest: "one"}
     assert (state.seq, state.epoch, state.phase, state.outcome) == (9, 2, Phase.RUNNING, None)
     assert state.totals == Totals(steps_done=2, steps_total=3, ends={"Crashed": 1})
 

@@ -34,8 +34,8 @@ def stored(*events: Event) -> tuple[MemoryStore, Head]:
     store = MemoryStore()
     head = a_new_head(entropy=Numbers())
     for commit in commits(*events):
-        if commit.segment is not None:
-            store.put_new(*commit.segment, {})
+        for key, body in commit.objects:
+            store.put_new(key, body, {})
         head = commit.head
     return store, head
 

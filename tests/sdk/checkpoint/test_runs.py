@@ -120,6 +120,9 @@ class TestStart:
             goal="sort the mail",
             inputs={"limit": 3},
             step_attempts=3,
+            configuration={
+                "agent": {"image": "agent:1", "entrypoint": "triage.agent:main", "version": "3"},
+            },
         )
 
     @pytest.mark.req("A3")

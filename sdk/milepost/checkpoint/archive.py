@@ -1,0 +1,125 @@
+"""The records of a run by their number: what is read of a history, verified, and held while it is of use.
+
+A record that was acknowledged never changes, whichever segment holds it today, so what was read once stays
+good after segments are merged. Only so many bytes are held; what was let go is read again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from milepost.api.names import StoreKeys
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.records import Event, Record, digest_of, parse_line
+from milepost.checkpoint.sealed import Segment, lines_of, segment_key
+from milepost.checkpoint.store import Found, Store
+from milepost.errors import Corrupt, Missing
+
+__all__ = ["Archive", "parsed"]
+
+E = TypeVar("E", bound=Event)
+
+HELD: Final = 64 * 1024 * 1024
+"""Bytes of segments that are held."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    first: int
+    last: int
+    lines: tuple[bytes, ...]
+    size: int
+
+
+class Archive:
+    """One run's records, read from its store. Its methods block, and may be called from several threads.
+
+    Which segments there are is told by the head that each call takes: the newest that its caller knows.
+    """
+
+    def __init__(self, store: Store, keys: StoreKeys, *, held: int = HELD) -> None:
+        self._store = store
+        self._keys = keys
+        self._held = held
+        self._parts: OrderedDict[tuple[int, int], _Part] = OrderedDict()
+        # Reentrant, and held while reading: two who want the same segment fetch it once.
+        self._lock = threading.RLock()
+
+    def segment(self, named: Segment) -> tuple[bytes, ...]:
+        """Return the lines of a segment, from the store unless they are held.
+
+        Raises Missing, Corrupt, FormatTooNew, StoreUnavailable, StoreRefused.
+        """
+        span = (named.first, named.last)
+        with self._lock:
+            if span in self._parts:
+                self._parts.move_to_end(span)
+                return self._parts[span].lines
+            lines = self._fetch(named)
+            self._hold(_Part(named.first, named.last, lines, named.size))
+            return lines
+
+    def holds(self, head: Head, seq: int) -> bool:
+        """Tell whether record `seq` can be had without asking the store."""
+        if seq > head.seq - len(head.tail):
+            return True
+        with self._lock:
+            return any(part.first <= seq <= part.last for part in self._parts.values())
+
+    def line(self, head: Head, seq: int) -> bytes:
+        """Return the line of record `seq`. Raises as `segment` does."""
+        sealed = head.seq - len(head.tail)
+        if sealed < seq <= head.seq:
+            return head.tail[seq - sealed - 1]
+        with self._lock:
+            for part in reversed(self._parts.values()):
+                if part.first <= seq <= part.last:
+                    return part.lines[seq - part.first]
+        for named in head.segments:
+            if named.first <= seq <= named.last:
+                return self.segment(named)[seq - named.first]
+        raise Corrupt(head.keys.head, f"no segment holds record {seq}")
+
+    def record(self, head: Head, seq: int) -> Record:
+        """Return record `seq`. Raises as `segment` does."""
+        return parse_line(self.line(head, seq), self._where(head, seq))
+
+    def event(self, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E:
+        """Return the event of record `seq` that is wanted. Raises Corrupt where there is none."""
+        for event in self.record(head, seq).events:
+            if isinstance(event, kind) and wanted(event):
+                return event
+        raise Corrupt(self._where(head, seq), f"record {seq} does not hold what the base says it does")
+
+    def digest(self, head: Head, seq: int) -> str:
+        """Return the digest of record `seq`, which the next one carries. Raises as `segment` does."""
+        return digest_of(self.line(head, seq))
+
+    def _fetch(self, named: Segment) -> tuple[bytes, ...]:
+        key = segment_key(self._keys, named)
+        found = self._store.get(key)
+        if not isinstance(found, Found):
+            raise Missing(key, f"the head names it for records {named.first} to {named.last}, and it is gone")
+        return lines_of(found.body, named, self._keys)
+
+    def _where(self, head: Head, seq: int) -> str:
+        for named in head.segments:
+            if named.first <= seq <= named.last:
+                return segment_key(self._keys, named)
+        return head.keys.head
+
+    def _hold(self, part: _Part) -> None:
+        self._parts[part.first, part.last] = part
+        total = sum(each.size for each in self._parts.values())
+        while total > self._held and len(self._parts) > 1:
+            _, let_go = self._parts.popitem(last=False)
+            total -= let_go.size
+
+
+def parsed(lines: Sequence[bytes], key: str) -> tuple[tuple[Record, str], ...]:
+    """Return the records in these lines of the object `key`, with the digests of the lines."""
+    return tuple((parse_line(line, key), digest_of(line)) for line in lines)

@@ -1,0 +1,123 @@
+"""Bases: the state folded up to a record, stored so that a resume need not fold everything again.
+
+A base says of each completed step where it is recorded, and holds no result. It is a cache: whoever finds
+one damaged takes the one before, or folds from record 1, and comes to the same state. It also tells which
+steps there were where the records themselves are lost. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from milepost.api.names import StoreKeys
+from milepost.api.resource import Phase
+from milepost.checkpoint.fold import Place, State, Totals
+from milepost.checkpoint.formats import NEWEST, Kind
+from milepost.checkpoint.records import (
+    Finished,
+    Halted,
+    Started,
+    dump_event,
+    parse_event,
+)
+from milepost.checkpoint.sealed import Segment, header_of
+from milepost.errors import Corrupt
+
+__all__ = ["KEPT", "Base", "base_due", "base_key", "make_base", "parse_base"]
+
+KEPT: Final = 3
+"""Bases that a head names: where the newest is damaged, one of the two before it serves."""
+
+_LEAST: Final = 256 * 1024
+_RATIO: Final = 4
+"""A base is due once so many times its own size was sealed after it. So bases cost a quarter of what the
+records do at most, however many steps there are, and a resume folds a bounded part of the history."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base as the head names it. `digest` is the SHA-256 of the whole object, `size` its bytes."""
+
+    epoch: int
+    seq: int
+    nonce: str
+    size: int
+    digest: str
+
+
+def base_key(keys: StoreKeys, named: Base) -> str:
+    """Return the key of a run's base."""
+    return keys.base(named.epoch, named.seq, named.nonce)
+
+
+def base_due(segments: Sequence[Segment], bases: Sequence[Base], *, ending: bool) -> bool:
+    """Tell whether a base is worth writing: enough was sealed since the last, or, at the end, anything."""
+    newest = bases[-1] if bases else None
+    after = newest.seq if newest else 0
+    unread = sum(_share_after(segment, after) for segment in segments)
+    if ending:
+        return unread > 0
+    return unread >= max(_LEAST, _RATIO * newest.size if newest else 0)
+
+
+def _share_after(segment: Segment, seq: int) -> float:
+    """Return how many of a segment's bytes belong to records after `seq`, as if all were of one size."""
+    records = segment.last - segment.first + 1
+    return segment.size * max(0, min(records, segment.last - seq)) / records
+
+
+def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
+    """Return the base of a state that has begun."""
+    assert state.started is not None, "record 1 is `started`"
+    data = {
+        "format": NEWEST[Kind.BASE],
+        "run_id": keys.run_id,
+        "epoch": state.epoch,
+        "seq": state.seq,
+        "nonce": nonce,
+        "chain": state.digest,
+        "phase": state.phase,
+        "totals": {**vars(state.totals), "ends": dict(state.totals.ends)},
+        "started": dump_event(state.started),
+        "completed": [[step, place.seq, place.result_digest] for step, place in state.completed.items()],
+        "open": [
+            *(dump_event(failure) for failures in state.failed.values() for failure in failures),
+            *(dump_event(call) for calls in state.calls.values() for call in calls.values()),
+        ],
+        "outcome": dump_event(state.outcome) if state.outcome else None,
+    }
+    body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    named = Base(state.epoch, state.seq, nonce, len(body), hashlib.sha256(body).hexdigest())
+    return named, body
+
+
+def parse_base(body: bytes, named: Base, keys: StoreKeys) -> State:
+    """Return the state in a base. Raises Corrupt if it is not the one named, FormatTooNew."""
+    key = base_key(keys, named)
+    if hashlib.sha256(body).hexdigest() != named.digest:
+        raise Corrupt(key, "it does not match the digest in the head")
+    data = header_of(body, Kind.BASE, key)
+    if (data.get("run_id"), data.get("seq"), data.get("epoch")) != (keys.run_id, named.seq, named.epoch):
+        raise Corrupt(key, f"it is the base of record {data.get('seq')} of run {data.get('run_id')}")
+    try:
+        started, outcome = parse_event(data["started"]), data["outcome"] and parse_event(data["outcome"])
+        state = State(
+            seq=named.seq,
+            epoch=named.epoch,
+            digest=data["chain"],
+            phase=Phase(data["phase"]),
+            totals=Totals(**data["totals"]),
+            started=started if isinstance(started, Started) else None,
+            outcome=outcome if isinstance(outcome, Finished | Halted) else None,
+        )
+        for step, seq, digest in data["completed"]:
+            state.complete(step, Place(seq, digest))
+        for event in map(parse_event, data["open"]):
+            state.leave_open(event)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Corrupt(key, f"the base has a wrong shape: {error}") from error
+    return state

@@ -1,0 +1,87 @@
+"""Format versions: one for each kind of object that is stored, and how older ones become today's.
+
+A reader upgrades what it has read, in memory, one version at a time; the stored bytes stay as they are, and
+digests are over those. A head is written in today's format by whoever claims the run next, which fences
+every writer that knows only the older one in the same write. A format that is newer than this program's is
+refused, with both versions named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from milepost.errors import Corrupt, FormatTooNew
+
+__all__ = ["NEWEST", "Kind", "upgrade"]
+
+
+class Kind(StrEnum):
+    """What is stored. A blob has no version of its own: the record that names it says how to read it."""
+
+    HEAD = "head"
+    RECORD = "record"
+    SEGMENT = "segment"
+    BASE = "base"
+    NAME = "name"
+    OWNER = "owner"
+
+
+NEWEST: Final[Mapping[Kind, int]] = {
+    Kind.HEAD: 2,
+    Kind.RECORD: 2,
+    Kind.SEGMENT: 1,
+    Kind.BASE: 1,
+    Kind.NAME: 1,
+    Kind.OWNER: 1,
+}
+
+Fields: TypeAlias = Mapping[str, Any]
+
+
+def _head_1(head: Fields) -> Fields:
+    """Bases, levels of segments, retention and what a listing shows came with format 2."""
+    segments = [{**segment, "level": 0} for segment in head["segments"]]
+    return {
+        **head,
+        "segments": segments,
+        "bases": [],
+        "goal": "",
+        "created": "",
+        "updated": "",
+        "deletion_policy": "Retain",
+        "retention_s": 30 * 24 * 3600,
+    }
+
+
+def _same(fields: Fields) -> Fields:
+    """Format 2 of a record has more fields, and each says by its default what its absence meant."""
+    return fields
+
+
+_NEXT: Final[Mapping[tuple[Kind, int], Callable[[Fields], Fields]]] = {
+    (Kind.HEAD, 1): _head_1,
+    (Kind.RECORD, 1): _same,
+}
+
+
+def upgrade(kind: Kind, data: Any, key: str) -> dict[str, Any]:
+    """Return the fields of an object of `key`, as today's format has them, without the version.
+
+    Raises Corrupt where it does not say its format or lacks what that format has, FormatTooNew where a newer
+    Milepost wrote it.
+    """
+    found = data.get("format") if isinstance(data, Mapping) else None
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise Corrupt(key, f"the {kind} does not say its format")
+    newest = NEWEST[kind]
+    if found > newest:
+        raise FormatTooNew(key, kind=kind, found=found, known=newest)
+    fields: Fields = {name: value for name, value in data.items() if name != "format"}
+    for version in range(found, newest):
+        try:
+            fields = _NEXT[kind, version](fields)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Corrupt(key, f"the {kind} is not what format {version} holds: {error!r}") from error
+    return dict(fields)
