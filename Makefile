@@ -41,6 +41,7 @@ test: check test-units test-cluster ## All tests; brings the cluster up and leav
 # What takes minutes is built beforehand, so that no test's time is spent on it.
 test-units: venv ## The tests that need no cluster
 	$(BIN)/python -m tools.cluster build helm versitygw
+	$(BIN)/python -m tools.known_bad
 	$(BIN)/pytest -m "not e2e"
 
 test-cluster: venv ## The tests on the cluster
