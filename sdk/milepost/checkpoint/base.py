@@ -34,8 +34,8 @@ KEPT: Final = 3
 
 _LEAST: Final = 256 * 1024
 _RATIO: Final = 4
-"""A base is due once so many times its own size was sealed after it. So bases cost a quarter of what the
-records do at most, however many steps there are, and a resume folds a bounded part of the history."""
+"""A base is due once so many times its own size was sealed after it. So what is written for bases stays in
+proportion to the records, at most half of it, and a resume folds a bounded part of the history anew."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import NoReturn
@@ -10,12 +12,15 @@ from typing import NoReturn
 import pytest
 
 from milepost.api.resource import Phase
+from milepost.checkpoint.archive import Archive
+from milepost.checkpoint.base import base_key
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.head import parse_head
 from milepost.checkpoint.history import HeadAt, load, read_head
 from milepost.checkpoint.records import Event, parse_line
+from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.store import Found
-from milepost.errors import Corrupt, Fenced, Misuse, RunDeleted, StoreRefused, StoreUnavailable
+from milepost.errors import Corrupt, Fenced, Misuse, RunDeleted, RunHalted, StoreRefused, StoreUnavailable
 from tests.support.histories import (
     KEYS,
     NOON,
@@ -39,7 +44,7 @@ class Ended(Exception):
 class Executor:
     """A claimed run and its committer. Losing the run is noted and raises, where a process would end."""
 
-    def __init__(self, store: FaultyStore | None = None, attempt: int = 1) -> None:
+    def __init__(self, store: FaultyStore | None = None, attempt: int = 1, every_steps: int = 1) -> None:
         self.store = store or FaultyStore()
         self.entropy = Numbers(1000 * attempt)
         if read_head(self.store, KEYS) is None:
@@ -57,6 +62,7 @@ class Executor:
             patience=some_patience(),
             on_lost=self.on_lost,
             on_commit=self.log.append,
+            every_steps=every_steps,
         )
         self.store.puts.clear()
 
@@ -470,3 +476,177 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():  # noqa: ASYNC110  the thread that makes it true knows no event
             await asyncio.sleep(0.001)
+
+
+class TestEverySteps:
+    """Completions that are handed over, and become durable so many at a time."""
+
+    @pytest.fixture
+    def executor(self) -> Executor:
+        return Executor(every_steps=3)
+
+    async def complete(self, executor: Executor, *steps: str) -> None:
+        for step in steps:
+            await asyncio.wait_for(executor.committer.commit(a_step(step), deferrable=True), 5)
+
+    @pytest.mark.req("B3")
+    async def test_every_third_completion_makes_three_durable_in_one_write(self, executor: Executor) -> None:
+        await self.complete(executor, "one", "two")
+        assert executor.store.puts == []
+
+        await self.complete(executor, "three")
+
+        assert executor.stored_records() == [["step_completed"] * 3]
+        assert len(executor.store.puts) == 1
+
+    @pytest.mark.req("B3")
+    async def test_a_process_that_dies_loses_two_completions_at_most(self, executor: Executor) -> None:
+        await self.complete(executor, *(f"step-{number}" for number in range(1, 9)))
+
+        assert executor.stored_steps() == [f"step-{number}" for number in range(1, 7)]
+
+    @pytest.mark.req("B2")
+    async def test_what_cannot_wait_takes_those_that_can_with_it(self, executor: Executor) -> None:
+        await self.complete(executor, "one")
+        await executor.commit(a_failure("two", attempt=1))
+
+        assert executor.stored_records() == [["step_completed", "step_failed"]]
+
+    async def test_a_flush_makes_them_durable(self, executor: Executor) -> None:
+        await self.complete(executor, "one", "two")
+        await asyncio.wait_for(executor.committer.flush(), 5)
+
+        assert executor.stored_steps() == ["one", "two"]
+
+    async def test_a_flush_during_a_write_takes_what_came_meanwhile(self, executor: Executor) -> None:
+        release = threading.Event()
+        executor.store.next_puts(Fault(before=lambda: _wait(release)))
+        writing = asyncio.create_task(executor.commit(a_failure("one", attempt=1)))
+        await until(lambda: len(executor.store.puts) == 1)
+        await self.complete(executor, "two")
+        flushing = asyncio.create_task(executor.committer.flush())
+        await turn()
+        release.set()
+        await every(writing, flushing)
+
+        assert executor.stored_records() == [["step_failed"], ["step_completed"]]
+
+    async def test_the_end_comes_after_all_of_them(self, executor: Executor) -> None:
+        await self.complete(executor, "one", "two")
+        await executor.commit(an_outcome())
+
+        assert executor.stored_records() == [["step_completed", "step_completed"], ["finished"]]
+
+    async def test_one_that_ends_during_a_write_waits_for_its_own_three(self, executor: Executor) -> None:
+        release = threading.Event()
+        executor.store.next_puts(Fault(before=lambda: _wait(release)))
+        writing = asyncio.create_task(executor.commit(a_failure("one", attempt=1)))
+        await until(lambda: len(executor.store.puts) == 1)
+        await self.complete(executor, "two", "three")
+        release.set()
+        await writing
+        await turn()
+        assert executor.stored_steps() == []
+
+        await self.complete(executor, "four")
+
+        assert executor.stored_steps() == ["two", "three", "four"]
+
+
+class TestLinger:
+    """A write that waits a moment for others to join it."""
+
+    async def test_those_that_end_meanwhile_share_the_write(self, executor: Executor) -> None:
+        first = asyncio.create_task(executor.committer.commit(a_step("one"), linger=5))
+        await turn()
+        assert executor.store.puts == []
+        second = asyncio.create_task(executor.committer.commit(a_step("two"), linger=5))
+        await turn()
+        await executor.commit(a_step("three"))
+        await every(first, second)
+
+        assert executor.stored_records() == [["step_completed"] * 3]
+
+    async def test_it_is_written_though_nobody_comes(self, executor: Executor) -> None:
+        await asyncio.wait_for(executor.committer.commit(a_step("one"), linger=0.01), 5)
+
+        assert executor.stored_steps() == ["one"]
+
+    async def test_a_flush_does_not_wait_for_it(self, executor: Executor) -> None:
+        lingering = asyncio.create_task(executor.committer.commit(a_step("one"), linger=600))
+        await turn()
+        await asyncio.wait_for(executor.committer.flush(), 5)
+        await lingering
+
+        assert executor.stored_steps() == ["one"]
+
+
+class TestLongRuns:
+    """Sealing, merging and bases, as they come about while a run is written."""
+
+    async def grow(self, executor: Executor, count: int, *, first: int = 0, size: int = 9000) -> None:
+        for number in range(first, first + count):
+            await executor.commit(a_step(f"step-{number}", "x" * size))
+
+    @pytest.mark.req("S8", "A6")
+    async def test_the_head_names_few_objects_however_long_the_run(self, executor: Executor) -> None:
+        await self.grow(executor, 400)
+
+        head = executor.stands().head
+        levels = Counter(segment.level for segment in head.segments)
+        assert max(levels.values()) <= 3
+        assert len(head.segments) <= 3 * (1 + math.log(400 / 3, 4))
+        assert executor.committer.state == load(executor.store, head)
+
+    @pytest.mark.req("C5")
+    async def test_it_names_the_newest_three_bases(self, executor: Executor) -> None:
+        await self.grow(executor, 200)
+
+        bases = executor.stands().head.bases
+        written = [put.key for put in executor.store.puts if "/bases/" in put.key]
+        assert len(written) > 3
+        assert [base_key(KEYS, base) for base in bases] == written[-3:]
+
+    @pytest.mark.req("C1")
+    async def test_an_older_base_is_named_until_the_new_one_was_read_back(self, executor: Executor) -> None:
+        await self.grow(executor, 110)
+        before = executor.stands().head.bases
+        assert len(before) == 3
+        known = {listed.key for listed in executor.store.list(f"{KEYS.run}bases/")}
+
+        def lose() -> None:
+            for listed in list(executor.store.list(f"{KEYS.run}bases/")):
+                if listed.key not in known:
+                    executor.store.inner.delete(listed.key)
+
+        executor.store.next_puts(Fault(after=lose), only="/bases/")
+        with pytest.raises(RunHalted):
+            await self.grow(executor, 100, first=1000)
+
+        head = executor.stands().head
+        assert (head.bases, head.phase, head.reason) == (before, Phase.HALTED, "Missing")
+
+    @pytest.mark.req("C1", "S8")
+    async def test_bases_cost_half_of_the_smallest_records_at_most(self, executor: Executor) -> None:
+        await self.grow(executor, 3000, size=10)
+
+        records = sum(segment.size for segment in executor.committer.head.segments)
+        assert 0 < self.written(executor, "/bases/") <= 0.5 * records
+
+    def written(self, executor: Executor, kind: str) -> int:
+        return sum(len(put.body) for put in executor.store.puts if kind in put.key)
+
+    @pytest.mark.req("D3")
+    async def test_damage_met_while_merging_is_recorded_after_what_ended(self, executor: Executor) -> None:
+        await self.grow(executor, 8)
+        (first, *_) = executor.stands().head.segments
+        executor.store.inner.delete(segment_key(KEYS, first))
+        executor.committer._archive = Archive(executor.store, KEYS)
+
+        with pytest.raises(RunHalted):
+            await self.grow(executor, 100, first=1000)
+
+        head = executor.stands().head
+        assert (head.phase, head.reason) == (Phase.HALTED, "Missing")
+        assert segment_key(KEYS, first) in head.message
+        assert [type(error) for error in executor.lost] == [RunHalted]
