@@ -4,13 +4,14 @@ import datetime as dt
 import enum
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from typing_extensions import override
 
 from milepost.checkpoint.codec import MAX_BYTES, MAX_DEPTH, DecodeError, decode, digest, dumps, loads
 
@@ -48,6 +49,57 @@ class MyList(list[int]):
     pass
 
 
+@dataclass(frozen=True)
+class Frozen:
+    x: int
+
+
+@dataclass
+class Touchy:
+    x: int
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    @override
+    def __hash__(self) -> int:
+        return 1
+
+
+def unlucky() -> int:
+    raise LookupError
+
+
+@dataclass
+class Unlucky:
+    x: int = field(default_factory=unlucky)
+
+
+class Refusing:
+    """An attribute that takes no value."""
+
+    def __set__(self, owner: object, value: int) -> None:
+        raise OSError
+
+
+@dataclass
+class Guarded:
+    x: int
+
+
+Guarded.x = Refusing()  # type: ignore[assignment]  # as a descriptor is put there
+
+
+class Rude(enum.Flag):
+    A = 1
+
+    @classmethod
+    @override
+    def _missing_(cls, value: object) -> Rude:
+        raise LookupError
+
+
 HOSTILE_TEXT: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "not JSON"),
     "half": (b'{"a": [1, ', "not JSON"),
@@ -74,7 +126,7 @@ HOSTILE_TEXT: dict[str, tuple[bytes, str]] = {
     "deep behind brackets in text": (b'["' + b"]" * 500 + b'",' + b"[" * 500, "deeper than"),
     "deep behind an escaped quote": (b'["\\"' + b"]" * 500 + b'",' + b"[" * 500, "deeper than"),
     "quotes that never end": (b"[" * 300 + b'"' + b'\\"' * 500_000, "deeper than"),
-    "too large": (b" " * (MAX_BYTES + 1), "more than the limit"),
+    "too large": (b" " * (MAX_BYTES + 1), f"more than {MAX_BYTES}"),
 }
 
 
@@ -109,7 +161,25 @@ HOSTILE_DATA: dict[str, tuple[Any, Any, str]] = {
     "not JSON": ({"a": (1,)}, Any, "value.a"),
     "nan": ([float("nan")], Any, "value[0]"),
     "tuple of text": ({"$mp": "tuple", "v": "ab"}, Any, "value"),
-    "set of lists": ({"$mp": "set", "v": [[1]]}, Any, "value"),
+    "set of lists": ({"$mp": "set", "v": [[1]]}, Any, "value[0]"),
+    "set of what raises when it is hashed": (
+        {"$mp": "set", "v": [{"$mp": "data", "v": {}, "unset": ["x"]}]},
+        set[Frozen],
+        "value[0]",
+    ),
+    "key that raises when it is hashed": (
+        {"$mp": "dict", "v": [[{"$mp": "data", "v": {}, "unset": ["x"]}, 1]]},
+        dict[Frozen, int],
+        "value[0]",
+    ),
+    "set of what raises when it is compared": (
+        {"$mp": "set", "v": [{"$mp": "data", "v": {"x": 1}}, {"$mp": "data", "v": {"x": 2}}]},
+        set[Touchy],
+        "value",
+    ),
+    "field whose default raises": ({"$mp": "data", "v": {}}, Unlucky, "value.x"),
+    "attribute that raises when it is set": ({"$mp": "data", "v": {"x": 1}}, Guarded, "value"),
+    "flag with its own look-up": ({"$mp": "flag", "v": 64}, Rude, "value"),
     "set of twins": ({"$mp": "set", "v": [1, 1.0]}, Any, "value"),
     "dict of no pairs": ({"$mp": "dict", "v": [[1, 2], [1]]}, Any, "value[1]"),
     "dict of texts": ({"$mp": "dict", "v": ["ab"]}, Any, "value[0]"),
@@ -146,6 +216,19 @@ HOSTILE_DATA: dict[str, tuple[Any, Any, str]] = {
     "fold": ({"$mp": "time", "v": "01:00:00", "fold": 2}, Any, "value"),
     "fold that is no integer": ({"$mp": "time", "v": "01:00:00", "fold": True}, Any, "value"),
     "offset": ({"$mp": "time", "v": "01:00:00", "offset": [5, 0, 0]}, Any, "value"),
+    "zone and pydantic's": (
+        {"$mp": "time", "v": "01:00:00", "parsed": [0, 0, 0], "zone": "UTC"},
+        Any,
+        "value",
+    ),
+    "pydantic's with a name": (
+        {"$mp": "time", "v": "01:00:00", "parsed": [0, 0, 0], "name": "UTC"},
+        Any,
+        "value",
+    ),
+    "pydantic's too far": ({"$mp": "time", "v": "01:00:00", "parsed": [1, 0, 0]}, Any, "value"),
+    "pydantic's too fine": ({"$mp": "time", "v": "01:00:00", "parsed": [0, 0, 1]}, Any, "value"),
+    "pydantic's beyond all": ({"$mp": "time", "v": "01:00:00", "parsed": [999_999_999, 0, 0]}, Any, "value"),
     "two zones": ({"$mp": "time", "v": "01:00:00", "offset": [0, 0, 0], "zone": "UTC"}, Any, "value"),
     "zone": ({"$mp": "time", "v": "01:00:00", "zone": "Europe/Atlantis"}, Any, "value"),
     "zone outside": ({"$mp": "time", "v": "01:00:00", "zone": "../../etc/passwd"}, Any, "value"),

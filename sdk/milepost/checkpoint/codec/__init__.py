@@ -20,10 +20,18 @@ says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `
 """
 
 from milepost.checkpoint.codec.compare import first_difference
-from milepost.checkpoint.codec.encoder import MAX_PARTS
 from milepost.checkpoint.codec.functions import declared_parameters, declared_result
 from milepost.checkpoint.codec.roundtrip import decode, encode, store
-from milepost.checkpoint.codec.wire import JSON, MAX_BYTES, MAX_DEPTH, DecodeError, digest, dumps, loads
+from milepost.checkpoint.codec.wire import (
+    JSON,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_PARTS,
+    DecodeError,
+    digest,
+    dumps,
+    loads,
+)
 
 __all__ = [
     "JSON",

@@ -15,12 +15,17 @@ from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from pydantic_core import TzInfo
+
 from milepost.checkpoint.codec import objects
 from milepost.checkpoint.codec.paths import Element, Key, Where, show
 
 __all__ = ["first_difference"]
 
 _Found = tuple[Where, str]
+
+# Elements that hashing does not pair are compared each with each; beyond this it would take minutes.
+_MAX_PAIRS: Final = 100_000
 
 
 def first_difference(one: Any, other: Any, *, path: str = "value") -> tuple[str, str] | None:
@@ -84,11 +89,20 @@ def _set(one: Iterable[Any], other: Iterable[Any], where: Where) -> _Found | Non
         else:
             unmatched.append(part)
     left = [part for part in left if id(part) not in taken]
+    pairs = 0
     for part in unmatched:
-        index = next((at for at, it in enumerate(left) if _difference(part, it, where) is None), None)
-        if index is None:
+        for index, twin in enumerate(left):
+            pairs += 1
+            if _difference(part, twin, where) is None:
+                del left[index]
+                break
+        else:
             return (where, Element(part)), "this element changed"
-        del left[index]
+        if pairs > _MAX_PAIRS:
+            return where, (
+                "its elements do not hash by their value, and there are too many to compare each with each; "
+                "use a list, or a class that is equal by value"
+            )
     return (where, "an element was added") if left else None
 
 
@@ -132,7 +146,10 @@ def _same_decimal(one: Decimal, other: Decimal) -> bool:
 
 def _same_moment(one: Any, other: Any) -> bool:
     plain = one.replace(tzinfo=None) == other.replace(tzinfo=None)
-    return bool(plain) and one.fold == other.fold and _same_zone(one.tzinfo, other.tzinfo)
+    if not plain or one.fold != other.fold or not _same_zone(one.tzinfo, other.tzinfo):
+        return False
+    # A zone that was read from a file of the author's can have the key of another one.
+    return (one.utcoffset(), one.dst(), one.tzname()) == (other.utcoffset(), other.dst(), other.tzname())
 
 
 def _same_zone(one: Any, other: Any) -> bool:
@@ -143,6 +160,8 @@ def _same_zone(one: Any, other: Any) -> bool:
         return bool(one.__getinitargs__() == other.__getinitargs__())  # type: ignore[attr-defined]  # not in typeshed
     if type(one) is ZoneInfo:
         return bool(one.key == other.key)
+    if type(one) is TzInfo:
+        return bool(one.utcoffset(None) == other.utcoffset(None))
     return one is other
 
 

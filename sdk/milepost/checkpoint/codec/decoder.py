@@ -6,10 +6,11 @@ or called by a name from the data.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum, Flag
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from milepost.checkpoint.codec import hints, objects
 from milepost.checkpoint.codec.leaves import READERS, Odd
@@ -17,6 +18,12 @@ from milepost.checkpoint.codec.paths import Key, Where, show
 from milepost.checkpoint.codec.wire import JSON, MAX_DEPTH, TAG, DecodeError
 
 __all__ = ["decode"]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+# Python compares each with each where hashes are equal, and whoever writes the data can make them so.
+_MAX_ALIKE: Final = 1_000
 
 
 def decode(data: JSON, declared: Any, where: Where, depth: int) -> Any:
@@ -91,10 +98,10 @@ def _set(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
     inner = hints.element(declared, kind)
     items = _list(data["v"], where)
     parts = [decode(item, inner, (where, index), depth + 2) for index, item in enumerate(items)]
-    try:
-        value = kind(parts)
-    except TypeError:
-        raise DecodeError(show(where), "an element of this set cannot be hashed") from None
+    for index, part in enumerate(parts):
+        _hashed(hash, part, (where, index))
+    _check_flood(parts, where)
+    value = _hashed(kind, parts, where)
     if len(value) != len(parts):
         raise DecodeError(show(where), "two elements of this set are equal")
     return value
@@ -104,20 +111,33 @@ def _dict(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> dic
     keys, values = hints.pair(declared)
     typed = hints.typed_dict(declared)
     pairs = _list(data["v"], where)
-    value: dict[Any, Any] = {}
+    held: list[tuple[Any, Any]] = []
     for index, pair in enumerate(pairs):
         if type(pair) is not list or len(pair) != 2:  # noqa: PLR2004 - key and value
             raise DecodeError(show((where, index)), "a pair of key and value must stand here")
         key = decode(pair[0], keys, (where, Key(index)), depth + 3)
+        _hashed(hash, key, (where, Key(index)))
         inner = typed.get(key, Any) if typed and type(key) is str else values
         there: Where = (where, key if type(key) is str else Key(key))
-        try:
-            value[key] = decode(pair[1], inner, there, depth + 3)
-        except TypeError:
-            raise DecodeError(show((where, Key(index))), "this key cannot be hashed") from None
+        held.append((key, decode(pair[1], inner, there, depth + 3)))
+    _check_flood([key for key, _ in held], where)
+    value = _hashed(dict, held, where)
     if len(value) != len(pairs):
         raise DecodeError(show(where), "two keys of this dict are equal")
     return value
+
+
+def _hashed(make: Callable[[A], R], given: A, where: Where) -> R:
+    """Return what `make` gives, which asks for hashes and equality."""
+    try:
+        return make(given)
+    except Exception as error:  # noqa: BLE001 - whatever an author's __hash__ or __eq__ says to data that is not theirs
+        raise DecodeError(show(where), f"it cannot be hashed: {type(error).__name__}") from None
+
+
+def _check_flood(parts: list[Any], where: Where) -> None:
+    if len(parts) > _MAX_ALIKE and (alike := max(Counter(map(hash, parts)).values())) > _MAX_ALIKE:
+        raise DecodeError(show(where), f"{alike} of its elements or keys have one hash")
 
 
 def _arm(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
@@ -162,7 +182,7 @@ def _flag(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any
         raise DecodeError(show(where), f"{cls.__name__} is no Flag, or its value no integer")
     try:
         return cls(number)
-    except ValueError:
+    except Exception:  # noqa: BLE001 - the class may have its own way to look up members
         raise DecodeError(show(where), f"{cls.__name__} has no such combination") from None
 
 
@@ -177,7 +197,7 @@ def _of(data: dict[str, JSON], declared: Any, where: Where, depth: int) -> Any:
         )
     try:
         return objects.rebuild_native(cls, base, content)
-    except TypeError as error:  # a class that is made by its own constructor only
+    except Exception as error:  # noqa: BLE001 - a class may be made by its own constructor only, and say so in its way
         raise DecodeError(show(where), f"{cls.__name__} cannot be rebuilt: {error}") from None
 
 
@@ -203,12 +223,17 @@ def _instance(data: dict[str, JSON], declared: Any, where: Where, depth: int) ->
     )
     try:
         return objects.rebuild(cls, kind, state)
-    except (TypeError, AttributeError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001 - an attribute may be a descriptor, which is code of the author's
         raise DecodeError(show(where), f"{cls.__name__} cannot be rebuilt: {error}") from None
 
 
 def _default(cls: type, kind: objects.Kind, name: str, where: Where) -> Any:
-    value = objects.default_of(cls, kind, name)
+    try:
+        value = objects.default_of(cls, kind, name)
+    except Exception as error:  # noqa: BLE001 - a default factory is code of the author's
+        raise DecodeError(
+            show((where, name)), f"it is not stored, and its default raises {type(error).__name__}"
+        ) from None
     if value is objects.MISSING:
         raise DecodeError(show((where, name)), f"it is not stored, and {cls.__name__} has no default for it")
     return value

@@ -6,22 +6,31 @@ value that holds itself is refused.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Flag
+from types import CoroutineType
 from typing import Any, Final
 
 from milepost.checkpoint.codec import hints, objects
-from milepost.checkpoint.codec.leaves import WRITERS, Odd, number, text
+from milepost.checkpoint.codec.leaves import WRITERS, Odd, Writer, number, text
 from milepost.checkpoint.codec.paths import Element, Key, Where, show
-from milepost.checkpoint.codec.wire import JSON, MAX_DEPTH, TAG, dumps
+from milepost.checkpoint.codec.wire import (
+    JSON,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_EXACT,
+    MAX_PARTS,
+    TAG,
+    TOO_MANY_PARTS,
+    dumps,
+)
 from milepost.errors import NotStorable
 
-__all__ = ["MAX_PARTS", "TOO_MANY_PARTS", "Encoder"]
+__all__ = ["ELSEWHERE", "Encoder"]
 
-MAX_PARTS: Final = 2_000_000
-"""The most parts that one value may have, counting shared ones as often as they are reached."""
-
-TOO_MANY_PARTS: Final = f"it has more than {MAX_PARTS} parts; store them elsewhere and return their name"
+ELSEWHERE: Final = "keep it elsewhere, as a file or an object of your own, and return its address"
 
 # Unions are resolved by trying the arms that fit; without a bound, arms of arms would take exponential time.
 _MAX_TRIALS: Final = 10_000
@@ -30,6 +39,8 @@ _ADVICE: Final = {
     bytearray: "use bytes(...)",
     memoryview: "use bytes(...)",
     range: "use list(...)",
+    deque: "use list(...)",
+    CoroutineType: "await it",
 }
 
 
@@ -37,7 +48,9 @@ class Encoder:
     """Encodes one value. Use a new one for each."""
 
     def __init__(self) -> None:
+        # Shared parts and texts count as often as they are reached: so often they would be written.
         self._parts_left = MAX_PARTS
+        self._size = 0
         self._trials_left = _MAX_TRIALS
         self._named = 0
         self._open: set[int] = set()
@@ -53,16 +66,15 @@ class Encoder:
         """Return the JSON of a value that stands `depth` levels deep. Raises NotStorable."""
         kind = type(value)
         if kind is str:
-            return text(value)
+            data = text(value)
+            self._weigh(len(value) if data is value else len(data["v"]), where)
+            return data
         if value is None or kind is bool:
             return value
         if kind is int or kind is float:
-            return number(value)
+            return value if -MAX_EXACT <= value <= MAX_EXACT else self._odd_number(value, where)
         if (writer := WRITERS.get(kind)) is not None:
-            try:
-                return {TAG: writer.tag, **writer.fields(value)}
-            except Odd as odd:
-                raise NotStorable(show(where), str(odd)) from None
+            return self._leaf(value, writer, where)
         if depth >= MAX_DEPTH:
             raise NotStorable(show(where), f"it is nested deeper than {MAX_DEPTH} levels of JSON")
         if id(value) in self._open:
@@ -77,10 +89,33 @@ class Encoder:
         finally:
             self._open.discard(id(value))
 
+    def _odd_number(self, value: float, where: Where) -> JSON:
+        if isinstance(value, int):
+            self._weigh(value.bit_length() // 4, where)
+        return number(value)
+
+    def _leaf(self, value: Any, writer: Writer, where: Where) -> JSON:
+        if type(value) is bytes:
+            self._weigh(4 * len(value) // 3, where)
+        try:
+            fields = writer.fields(value)
+        except Odd as odd:
+            raise NotStorable(show(where), str(odd)) from None
+        if type(value) is Decimal:
+            self._weigh(len(fields["v"]), where)
+        return {TAG: writer.tag, **fields}
+
+    def _weigh(self, size: int, where: Where) -> None:
+        """Count characters that will be written, before they are: each takes a byte or more."""
+        self._size += size
+        if self._size > MAX_BYTES:
+            why = f"with it, the value has at least {self._size} bytes, more than {MAX_BYTES}; {ELSEWHERE}"
+            raise NotStorable(show(where), why)
+
     def _count(self, value: Any, where: Where) -> None:
         self._parts_left -= len(value) + 1
         if self._parts_left < 0:
-            raise NotStorable(show(where), TOO_MANY_PARTS)
+            raise NotStorable(show(where), f"{TOO_MANY_PARTS}; {ELSEWHERE}")
 
     # Loops, not comprehensions: each would take a frame of its own, and a value may have 200 levels.
 
@@ -114,6 +149,7 @@ class Encoder:
         keys, values = hints.pair(declared)
         if all(type(key) is str and key != TAG and type(text(key)) is str for key in value):
             data: dict[str, JSON] = {}
+            self._weigh(sum(map(len, value)), where)
             for key, part in value.items():
                 inner = typed.get(key, Any) if typed else values
                 data[key] = self.encode(part, inner, (where, key), depth + 1)

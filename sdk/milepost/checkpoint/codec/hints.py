@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from inspect import get_annotations, isclass
-from typing import Annotated, Any, Final, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NewType, Self, TypeVar, Union, get_args, get_origin
+
+from typing_extensions import is_typeddict
 
 __all__ = [
     "arms",
@@ -34,6 +36,7 @@ __all__ = [
     "resolve",
     "tuple_elements",
     "typed_dict",
+    "with_self",
 ]
 
 _WRAPPERS: Final = frozenset({Annotated, typing.ClassVar, typing.Final, typing.Required, typing.NotRequired})
@@ -64,15 +67,22 @@ def _unwrapped(declared: Any) -> Any:
     if isinstance(declared, NewType):
         return declared.__supertype__
     if isinstance(declared, TypeVar):
-        return declared.__bound__ or Any
+        return Union[declared.__constraints__] if declared.__constraints__ else declared.__bound__ or Any  # noqa: UP007 - made from a tuple
     if type(declared).__name__ == "TypeAliasType":  # of typing from 3.12 on, and of typing_extensions
-        return declared.__value__
+        return _aliased(declared)
     if type(origin).__name__ == "TypeAliasType":
         bindings = dict(zip(origin.__type_params__, get_args(declared), strict=False))
-        return _bound(origin.__value__, bindings)
+        return _bound(_aliased(origin), bindings)
     if declared is object or isinstance(declared, str | typing.ForwardRef):
         return Any
     return declared
+
+
+@lru_cache(maxsize=1024)
+def _aliased(alias: Any) -> Any:
+    """Return what an alias stands for. Before 3.12 one that names itself has to do so in text."""
+    module = sys.modules.get(alias.__module__)
+    return resolve(alias.__value__, vars(module) if module else {}, {alias.__name__: alias})
 
 
 def _literal(declared: Any) -> Any:
@@ -125,7 +135,7 @@ def may_hold(arm: Any, kind: type) -> bool:
     named, parts = named_class(arm)
     if named is None:
         return False
-    if typing.is_typeddict(named):
+    if is_typeddict(named):
         return kind is dict
     return kind is named or (bool(parts) and kind in _CONTAINERS and _covers(named, kind))
 
@@ -175,7 +185,7 @@ def typed_dict(declared: Any) -> Mapping[str, Any] | None:
     if declared is Any:
         return None
     cls, given = named_class(declared)
-    return fields(cls, given) if cls is not None and typing.is_typeddict(cls) else None
+    return fields(cls, given) if cls is not None and is_typeddict(cls) else None
 
 
 def base_of(declared: Any, base: type) -> Any:
@@ -212,7 +222,8 @@ def _hints(cls: type) -> Mapping[str, tuple[Any, type]]:
         module = sys.modules.get(owner.__module__)
         names = {**vars(owner), owner.__name__: owner, cls.__name__: cls}
         for name, raw in get_annotations(owner).items():
-            found[name] = resolve(raw, vars(module) if module else {}, names, in_class=True), owner
+            hint = resolve(raw, vars(module) if module else {}, names, in_class=True)
+            found[name] = with_self(hint, cls), owner
     return found
 
 
@@ -228,6 +239,23 @@ def resolve(
         return Any
 
 
+def with_self(declared: Any, cls: type) -> Any:
+    """Return a type with `cls` in the place of `Self`."""
+    if declared is Self:
+        return cls
+    parts = get_args(declared)
+    if not parts or "Self" not in repr(declared):
+        return declared
+    inner = tuple(with_self(part, cls) for part in parts)
+    if inner == parts:
+        return declared
+    origin = get_origin(declared)
+    try:
+        return Union[inner] if origin in _UNIONS else origin[inner]  # noqa: UP007 - made from a tuple
+    except TypeError:  # a Callable or a note, which no stored value needs
+        return declared
+
+
 def _bindings(cls: type, given: tuple[Any, ...]) -> Mapping[type, Mapping[Any, Any]]:
     """Return, for a class and each of its generic bases, what stands for its type variables."""
     found: dict[type, Mapping[Any, Any]] = {}
@@ -238,11 +266,23 @@ def _bindings(cls: type, given: tuple[Any, ...]) -> Mapping[type, Mapping[Any, A
 
 def _generics(cls: type, given: tuple[Any, ...]) -> Iterator[tuple[type, tuple[Any, ...]]]:
     yield cls, given
-    mine = dict(zip(getattr(cls, "__parameters__", ()), given, strict=False))
+    # A generic model with its types filled in is a class of its own, and remembers of which one.
+    model = _model_generics(cls)
+    variables: Any = model.get("parameters") or getattr(cls, "__parameters__", ())
+    mine = dict(zip(variables, given, strict=False))
+    if model.get("origin") is not None:
+        yield from _generics(model["origin"], tuple(_bound(part, mine) for part in model["args"]))
+        return
     for parent in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = get_origin(parent) or parent
         if isclass(origin) and origin not in (object, typing.Generic):
-            yield from _generics(origin, tuple(_bound(part, mine) for part in get_args(parent)))
+            parts = get_args(parent) or _model_generics(parent).get("parameters", ())
+            yield from _generics(origin, tuple(_bound(part, mine) for part in parts))
+
+
+def _model_generics(cls: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = vars(cls).get("__pydantic_generic_metadata__", {})
+    return found
 
 
 def _bound(declared: Any, bindings: Mapping[Any, Any]) -> Any:

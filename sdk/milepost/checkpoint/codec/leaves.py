@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
+from pydantic_core import TzInfo
+
 from milepost.checkpoint.codec.wire import JSON, MAX_EXACT, TAG
 
 __all__ = ["READERS", "WRITERS", "Odd", "Reader", "Writer", "number", "text"]
@@ -186,15 +188,21 @@ def _write_zone(zone: tzinfo | None) -> dict[str, JSON]:
         return fields | {"name": text(name[0])} if name else fields
     if type(zone) is ZoneInfo and zone.key:
         return {"zone": zone.key}
+    if type(zone) is TzInfo:  # of every datetime with an offset that pydantic has parsed
+        return {"parsed": _parts_of(zone.utcoffset(None) or timedelta())}
     raise Odd(
         f"its tzinfo is a {type(zone).__qualname__}, and only datetime.timezone and zoneinfo.ZoneInfo with a "
-        "key can be rebuilt; convert it with .astimezone(...)"
+        "key, and what pydantic makes, can be rebuilt; convert it with .astimezone(...)"
     )
 
 
 def _read_zone(fields: Mapping[str, JSON]) -> tzinfo | None:
+    if len(fields.keys() & {"zone", "offset", "parsed"}) > 1 or ("name" in fields and "offset" not in fields):
+        raise Odd("it has two zones")
     if "zone" in fields:
         return _zone(fields)
+    if "parsed" in fields:
+        return _parsed(fields)
     if "offset" not in fields:
         return None
     try:
@@ -211,13 +219,21 @@ def _read_zone(fields: Mapping[str, JSON]) -> tzinfo | None:
 
 def _zone(fields: Mapping[str, JSON]) -> ZoneInfo:
     key = _is(fields["zone"], str, "a zone")
-    if "offset" in fields or "name" in fields:
-        raise Odd("it has two zones")
     try:
         # It opens a file by this name, and refuses one that leaves its directory.
         return ZoneInfo(key)
     except (KeyError, ValueError, OSError):
         raise Odd(f"this image knows no time zone {key[:40]!a}; install the package tzdata") from None
+
+
+def _parsed(fields: Mapping[str, JSON]) -> TzInfo:
+    offset = _timedelta(fields["parsed"])
+    if offset.microseconds:
+        raise Odd("pydantic's offsets have whole seconds")
+    try:
+        return TzInfo(86_400 * offset.days + offset.seconds)
+    except (ValueError, OverflowError) as error:
+        raise Odd(str(error)) from None
 
 
 def _read_moment(kind: type[Any], fields: Mapping[str, JSON]) -> Any:
@@ -255,7 +271,7 @@ def _read_date(fields: Mapping[str, JSON]) -> date:
     return value
 
 
-_ZONED: Final = frozenset({"fold", "offset", "name", "zone"})
+_ZONED: Final = frozenset({"fold", "offset", "name", "zone", "parsed"})
 
 WRITERS: Final[Mapping[type, Writer]] = {
     bytes: Writer("bytes", lambda value: {"v": b64encode(value).decode()}),

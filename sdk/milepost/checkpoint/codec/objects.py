@@ -126,7 +126,7 @@ def field_names(cls: type, kind: Kind) -> tuple[str, ...]:
 def field_hints(cls: type, given: tuple[Any, ...], kind: Kind) -> Mapping[str, Any]:
     """Return the declared types of a class's fields."""
     if kind == "model":
-        return {name: info.annotation for name, info in _model_fields(cls).items()}
+        return {name: hints.with_self(info.annotation, cls) for name, info in _model_fields(cls).items()}
     return hints.fields(cls, given)
 
 
@@ -170,9 +170,19 @@ def take_apart(value: Any, kind: Kind) -> State:
             raise Undeclared("_fields", f"it holds {len(items)} items for {len(names)} fields")
         return State(dict(zip(names, items, strict=True)))
     chosen, extra, private = (held.pop(name, None) for name in _PYDANTIC_SLOTS)
+    if kind == "model":
+        _check_model(chosen, extra, private)
     fields = {name: held.pop(name) for name in names if name in held}
     _refuse_rest(cls, held)
     return State(fields, frozenset(chosen or ()), extra, private)
+
+
+def _check_model(chosen: Any, extra: Any, private: Any) -> None:
+    if not all(type(name) is str for name in chosen or ()):
+        raise Undeclared("model_fields_set", "it holds what is not a name")
+    for slot, held in ((EXTRA, extra), ("__pydantic_private__", private)):
+        if held is not None and type(held) is not dict:
+            raise Undeclared(slot, f"it is a {type(held).__name__}, not a dict")
 
 
 def native_of(value: Any, base: type) -> Any:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 __all__ = ["Element", "Key", "Where", "show"]
 
 _LONGEST: Final = 300
 _LONGEST_STEP: Final = 60
+_LONGEST_NUMBER: Final = 10**30
+_DEEPEST: Final = 2
+"""Tuples and frozensets in a key or an element are shown down to this depth: they may share parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +54,27 @@ def _step(step: str | int | Key | Element) -> str:
         case int():
             return f"[{step}]"
         case str():
-            return f".{step}" if step.isidentifier() and step.isascii() else f"[{_short(step)}]"
+            plain = len(step) <= _LONGEST_STEP and step.isidentifier() and step.isascii()
+            return f".{step}" if plain else f"[{_short(step)}]"
         case Key(value):
             return f"[{_short(value)}]"
         case Element(value):
             return f"{{{_short(value)}}}"
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, depth: int = 0) -> str:
     # An author's own repr may be long, may fail and may show secrets.
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         text = json.dumps(value if len(value) <= _LONGEST_STEP else value[:_LONGEST_STEP] + "...")
-    elif type(value) in {int, float, bool, bytes, type(None)}:
+    elif kind is int and abs(value) >= _LONGEST_NUMBER:  # Python refuses to write very long ones
+        text = f"<int of {value.bit_length()} bits>"
+    elif kind in {int, float, bool, type(None)}:
         text = repr(value)
-    elif type(value) in {tuple, frozenset}:
-        text = "(" + ", ".join(_short(part) for part in list(value)[:4]) + ")"
+    elif kind is bytes:
+        text = repr(value[:_LONGEST_STEP])
+    elif kind in {tuple, frozenset} and depth < _DEEPEST:
+        text = "(" + ", ".join(_short(part, depth + 1) for part in islice(value, 4)) + ")"
     else:
-        text = f"<{type(value).__name__}>"
+        text = f"<{kind.__name__}>"
     return text if len(text) <= _LONGEST_STEP + 5 else text[:_LONGEST_STEP] + "..."

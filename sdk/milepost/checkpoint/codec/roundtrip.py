@@ -12,16 +12,19 @@ from typing import Any
 
 from milepost.checkpoint.codec import decoder
 from milepost.checkpoint.codec.compare import first_difference
-from milepost.checkpoint.codec.encoder import MAX_PARTS, TOO_MANY_PARTS, Encoder
+from milepost.checkpoint.codec.encoder import ELSEWHERE, Encoder
 from milepost.checkpoint.codec.leaves import text
 from milepost.checkpoint.codec.wire import (
     JSON,
     MAX_BYTES,
     MAX_DEPTH,
     MAX_EXACT,
+    MAX_PARTS,
+    NO_STACK,
     TAG,
     DecodeError,
     dumps,
+    oversize,
     reread,
 )
 from milepost.errors import NotStorable
@@ -37,8 +40,8 @@ def encode(value: Any, declared: Any = Any, *, path: str = "value") -> JSON:
     """
     try:
         return Encoder().encode(value, declared, (None, path), 0)
-    except RecursionError:
-        raise NotStorable(path, "the call stack has no room left for its nesting") from None
+    except RuntimeError as error:
+        raise _unsteady(error, path) from None
 
 
 def decode(data: JSON, declared: Any = Any, *, path: str = "value") -> Any:
@@ -50,23 +53,30 @@ def decode(data: JSON, declared: Any = Any, *, path: str = "value") -> Any:
     try:
         return decoder.decode(data, declared, (None, path), 0)
     except RecursionError:
-        raise DecodeError(path, "the call stack has no room left for its nesting") from None
+        raise DecodeError(path, NO_STACK) from None
 
 
 def store(value: Any, declared: Any = Any, *, path: str = "result") -> tuple[JSON, Any]:
     """Return a value's JSON and the copy that reading it gives, proved equal in type and value.
 
     Raises NotStorable with the path of the part that cannot be stored or does not come back equal, or if the
-    JSON has more than MAX_BYTES bytes.
+    JSON has more than MAX_BYTES bytes or MAX_PARTS parts.
     """
     try:
         return _store(value, declared, path)
-    except RecursionError:
-        raise NotStorable(path, "the call stack has no room left for its nesting") from None
+    except RuntimeError as error:
+        raise _unsteady(error, path) from None
+
+
+def _unsteady(error: RuntimeError, path: str) -> NotStorable:
+    if isinstance(error, RecursionError):
+        return NotStorable(path, NO_STACK)
+    # What a dict or set says whose size changes while one walks over it.
+    return NotStorable(path, f"it was changed while it was being stored ({error})")
 
 
 def _store(value: Any, declared: Any, path: str) -> tuple[JSON, Any]:
-    if _is_plain(value, path):
+    if _is_plain(value):
         raw = _bounded(dumps(value), path)
         copy = reread(raw)
         # What `==` does not see, True or 1 or 1.0, -0.0 or 0.0, the order of keys, JSON's text tells apart.
@@ -84,52 +94,53 @@ def _store(value: Any, declared: Any, path: str) -> tuple[JSON, Any]:
 
 
 def _bounded(raw: bytes, path: str) -> bytes:
-    if len(raw) > MAX_BYTES:
-        raise NotStorable(
-            path,
-            f"its {len(raw)} bytes are more than {MAX_BYTES}; store them elsewhere and return their name",
-        )
+    if why := oversize(raw):
+        raise NotStorable(path, f"{why}; {ELSEWHERE}")
     return raw
 
 
-def _is_plain(value: Any, path: str) -> bool:
+def _is_plain(value: Any) -> bool:  # noqa: C901 - one loop with few calls: it decides what a small step costs
     """Tell, level by level, whether a value is JSON as it stands. A no is only that the walk must decide.
 
-    Raises NotStorable if it has too many parts.
+    One list or text may stand in many places: what is too much is found before any of it is copied.
     """
     level = [value]
-    parts = 0
+    parts = size = 0
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for part in level:
             kind = type(part)
-            if kind is str or kind is int or kind is float:
-                if not _is_plain_leaf(part):
+            if kind is str:
+                size += len(part)
+                if size > MAX_BYTES or (not part.isascii() and text(part) is not part):
+                    return False
+            elif kind is int or kind is float:
+                if not _is_plain_number(part):
                     return False
             elif kind is dict or kind is list:
-                # One list may stand in many places: counted before it is copied.
                 parts += len(part)
-                if parts > MAX_PARTS:
-                    raise NotStorable(path, TOO_MANY_PARTS)
-                if kind is dict and not _are_plain_keys(part):
+                keys = _plain_keys(part) if kind is dict else 0
+                if parts > MAX_PARTS or keys is None:
                     return False
+                size += keys
                 below += part.values() if kind is dict else part
             elif kind is not bool and part is not None:
                 return False
-        if not below:
-            return True
+        if size > MAX_BYTES or not below:
+            return size <= MAX_BYTES
         level = below
     return False
 
 
-def _is_plain_leaf(value: str | float) -> bool:
-    if isinstance(value, str):
-        return value.isascii() or text(value) is value
-    return -MAX_EXACT <= value <= MAX_EXACT or (isinstance(value, float) and isfinite(value))
+def _is_plain_number(value: float) -> bool:
+    return -MAX_EXACT <= value <= MAX_EXACT or (type(value) is float and isfinite(value))
 
 
-def _are_plain_keys(keys: Iterable[Any]) -> bool:
+def _plain_keys(keys: Iterable[Any]) -> int | None:
+    """Return how many characters they have, or None if one of them is tagged."""
+    size = 0
     for key in keys:
         if type(key) is not str or key == TAG or not (key.isascii() or text(key) is key):
-            return False
-    return True
+            return None
+        size += len(key)
+    return size

@@ -16,27 +16,40 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any, Final, Never, TypeAlias
 
+from milepost.errors import NotStorable
+
 __all__ = [
     "JSON",
     "MAX_BYTES",
     "MAX_DEPTH",
     "MAX_EXACT",
+    "MAX_PARTS",
+    "NO_STACK",
     "TAG",
+    "TOO_MANY_PARTS",
     "DecodeError",
     "digest",
     "dumps",
     "loads",
+    "oversize",
     "reread",
 ]
 
 JSON: TypeAlias = Any
 """Only `dict` with `str` keys, `list`, `str`, `int`, finite `float`, `bool` and `None`."""
 
+NO_STACK: Final = "the call stack has no room left for its nesting"
+
 TAG: Final = "$mp"
 """The key that marks an object as a tag. A dict of the author's that holds it is stored as pairs."""
 
-MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 256 * 1024 * 1024
 """The largest JSON text, in bytes, that is written or read as one value."""
+
+MAX_PARTS: Final = 2_000_000
+"""The most lists, objects, items and pairs of one JSON text. Reading as many takes about 0.5 GB of memory."""
+
+TOO_MANY_PARTS: Final = f"it has more than {MAX_PARTS} parts"
 
 MAX_DEPTH: Final = 200
 """The most levels of JSON that one value may have. A tuple, a set or a model takes two."""
@@ -84,18 +97,21 @@ def digest(data: JSON) -> str:
     """Return the SHA-256, in hex, of `data` with every dict in sorted order.
 
     Values that differ only in the order of a dict's keys have one digest. It is no content address of
-    stored bytes: for that, hash what `dumps` returned.
+    stored bytes: for that, hash what `dumps` returned. Raises NotStorable where the call stack is too full.
     """
-    text = _sorted(data)
-    if f'"{TAG}":"dict"' in text:
-        text = _sorted(_with_sorted_pairs(data))
+    try:
+        text = _sorted(data)
+        if f'"{TAG}":"dict"' in text:
+            text = _sorted(_with_sorted_pairs(data))
+    except RecursionError:
+        raise NotStorable("value", NO_STACK) from None
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def loads(raw: bytes) -> JSON:
     """Return the data in a JSON text. Raises DecodeError for whatever `dumps` would not have written."""
-    if len(raw) > MAX_BYTES:
-        raise DecodeError("value", f"{len(raw)} bytes are more than the limit of {MAX_BYTES}")
+    if why := oversize(raw):
+        raise DecodeError("value", why)
     if raw.count(b"[") + raw.count(b"{") > _MAX_TEXT_DEPTH and _depth(raw) > _MAX_TEXT_DEPTH:
         raise DecodeError("value", f"it is nested deeper than {_MAX_TEXT_DEPTH} levels")
     try:
@@ -106,9 +122,26 @@ def loads(raw: bytes) -> JSON:
         raise DecodeError("value", f"it is not UTF-8 text: {error.reason}") from None
     except DecodeError:
         raise
+    except RecursionError:
+        raise DecodeError("value", NO_STACK) from None
     except ValueError as error:
         raise DecodeError("value", f"it is not JSON: {error}") from None
     return data
+
+
+def oversize(raw: bytes) -> str:
+    """Return in what a text is over the bounds of size and of parts, or nothing."""
+    if len(raw) > MAX_BYTES:
+        return f"its {len(raw)} bytes are more than {MAX_BYTES}"
+    # Each string takes memory while they are removed, and each item or pair has two at most.
+    quotes = raw.count(b'"') - raw.count(b'\\"')
+    if quotes > 4 * MAX_PARTS or (_parts(raw) > MAX_PARTS and _parts(_STRING.sub(b"", raw)) > MAX_PARTS):
+        return TOO_MANY_PARTS
+    return ""
+
+
+def _parts(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def reread(raw: bytes) -> JSON:
