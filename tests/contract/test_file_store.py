@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.store import Absent, Found, Refused, Stored, Unknown
-from milepost.errors import Corrupt, StoreRefused
+from milepost.errors import Corrupt, StoreRefused, StoreUnavailable
+from tests.support.store_doubles import FakeTime
 
 PROCESSES, INCREMENTS = 4, 25
 
@@ -38,6 +40,22 @@ while True:
     number += 1
     body = str(number % 10).encode() * 100_000
     etag = store.put_if("head", body, {"digit": str(number % 10)}, etag=etag).etag
+"""
+
+HOLD_THE_LOCK = """
+import os, sys
+from milepost.checkpoint.file import FileStore
+
+fsync = os.fsync
+
+def waiting(handle):
+    # The scratch file is written, and the lock is held.
+    print("held", flush=True)
+    sys.stdin.readline()
+    fsync(handle)
+
+os.fsync = waiting
+FileStore(sys.argv[1]).put_if("head", b"late", {}, etag=sys.argv[2])
 """
 
 
@@ -193,3 +211,140 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "head").touch(mode=0)
     with pytest.raises(StoreRefused, match="let this user read and write the folder"):
         FileStore(tmp_path).get("head")
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that is in the middle of a write, and stop it there."""
+    store = FileStore(tmp_path)
+    etag = stored(store.put_new("head", b"early", {}))
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD_THE_LOCK, str(tmp_path), etag],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until_stopped(pid: int) -> None:
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < end, "the process did not stop"
+        time.sleep(0.01)
+
+
+@pytest.mark.req("I7")
+def test_a_writer_that_is_stopped_keeps_others_out_for_a_bounded_time_and_is_named(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    store = FileStore(tmp_path, lock_within=0.2)
+    answer = store.put_new("other", b"", {})
+    with pytest.raises(StoreUnavailable) as raised:
+        store.delete("head")
+
+    held = f"process {holder.pid} holds it and is stopped"
+    assert answer == Unknown(f"{tmp_path}/.milepost/lock was not free for 0 s; {held}")
+    assert held in raised.value.cause
+    assert raised.value.waited >= 0.2
+    # Readers need no lock, and see nothing of what is half written.
+    assert [each.key for each in store.list("")] == ["head"]
+    assert store.get("other") == Absent()
+
+
+def test_a_stopped_writer_that_goes_on_lets_the_next_one_in(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    holder.send_signal(signal.SIGCONT)
+    assert holder.stdin is not None
+    # One line for each sync: of the file, and of the folder.
+    holder.stdin.write("\n" * 2)
+    holder.stdin.close()
+    store = FileStore(tmp_path)
+
+    stored(store.put_new("other", b"", {}))
+    found = store.get("head")
+    assert isinstance(found, Found)
+    assert found.body == b"late"
+
+
+def test_a_process_that_died_with_the_lock_does_not_keep_it(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    holder.kill()
+    holder.wait(10)
+    store = FileStore(tmp_path, lock_within=5.0)
+
+    stored(store.put_new("other", b"", {}))
+    found = store.get("head")
+    assert isinstance(found, Found)
+    assert found.body == b"early"
+
+
+def test_those_who_wait_for_the_lock_try_less_and_less_often(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    del holder
+    time = FakeTime()
+    FileStore(tmp_path, lock_within=0.2, clock=time.monotonic, pause=time.pause).put_new("other", b"", {})
+
+    assert time.pauses[:7] == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05]
+    assert sum(time.pauses) == pytest.approx(0.2)
+
+
+@pytest.mark.req("C1")
+def test_a_write_is_on_disk_before_it_is_seen_and_its_folders_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def synced(handle: int) -> None:
+        fsync(handle)
+        seen.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().relative_to(tmp_path)}")
+
+    def renamed(source: Path, target: Path) -> None:
+        rename(source, target)
+        seen.append(f"rename {source.relative_to(tmp_path)} {target.relative_to(tmp_path)}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    etag = stored(FileStore(tmp_path).put_new("ns/head", b"1", {}))
+    first, seen[:] = list(seen), []
+    stored(FileStore(tmp_path).put_if("ns/head", b"2", {}, etag=etag))
+
+    assert first == [
+        "sync .",
+        "sync .",
+        "sync .milepost/scratch",
+        "rename .milepost/scratch ns/head",
+        "sync ns",
+    ]
+    assert seen == ["sync .milepost/scratch", "rename .milepost/scratch ns/head", "sync ns"]
+
+
+@pytest.mark.req("C1")
+def test_readers_see_whole_objects_while_they_are_replaced(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    etag = stored(store.put_new("head", b"0" * 100_000, {"digit": "0"}))
+    writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(tmp_path), etag])
+    etags = {etag}
+    try:
+        wait_for_another(store, etag)
+        while len(etags) < 8:
+            found = store.get("head")
+            assert isinstance(found, Found)
+            assert found.body == found.metadata["digit"].encode() * 100_000
+            assert [each.size for each in store.list("")] == [100_000]
+            etags.add(found.etag)
+    finally:
+        writer.kill()
+        writer.wait(10)

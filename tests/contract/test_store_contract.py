@@ -24,6 +24,9 @@ class TestMemory(StoreContract):
 
 @pytest.mark.req("C1", "C2")
 class TestFile(StoreContract):
+    # A folder has no pages, and each write is synced.
+    many: ClassVar[int] = 100
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return FileStore(tmp_path / "store")

@@ -6,7 +6,8 @@ a process that is killed at any point leaves the old object or the new one. It r
 leave the folder, and it is not made for a folder that several machines share.
 
 The surprise: there is one scratch file and one lock for the whole store. What a killed writer left in the
-scratch file is overwritten by the next one, so nothing ever has to be cleaned up.
+scratch file is overwritten by the next one, so nothing ever has to be cleaned up. A writer that is stopped
+while it holds the lock keeps the others out; they wait for a bounded time and then say who holds it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import final
 
@@ -42,15 +45,40 @@ __all__ = ["FileStore"]
 _OWN = ".milepost"
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # The key does not fit the file system, such as `a/b` beside an object `a`.
+# How often a lock that is taken is tried again, at first and at most.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 _UNFIT = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP})
+
+
+class _BusyError(Exception):
+    """The lock was not to be had. Nothing was changed."""
+
+    def __init__(self, lock: Path, waited: float, holder: str) -> None:
+        super().__init__(f"{lock} was not free for {waited:.0f} s; {holder}")
+        self.waited = waited
 
 
 @final
 class FileStore:
-    """A folder as a store; it is made by the first write."""
+    """A folder as a store; it is made by the first write.
 
-    def __init__(self, folder: Path | str) -> None:
+    A write waits `lock_within` seconds for its turn: as long as an answer of S3 may take. Then it is Unknown,
+    and a deletion raises StoreUnavailable; neither has changed anything.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        lock_within: float = 20.0,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,  # noqa: TID251  the default of an argument
+    ) -> None:
+        """Take a monotonic `clock()` and `pause(seconds)` for the wait."""
         self._folder = Path(folder).absolute()
+        self._lock_within = lock_within
+        self._clock = clock
+        self._pause = pause
 
     @property
     def uri(self) -> str:
@@ -113,6 +141,8 @@ class FileStore:
                     if folder == self._folder:
                         break
                     folder.rmdir()
+        except _BusyError as busy:
+            raise StoreUnavailable(key, waited=busy.waited, cause=str(busy)) from None
         except OSError as error:
             if error.errno not in {errno.ENOTEMPTY, errno.ENOENT, errno.ENOTDIR}:
                 raise self._failed(key, error) from error
@@ -137,6 +167,8 @@ class FileStore:
                     os.fsync(file.fileno())
                 scratch.rename(path)
                 _sync(path.parent)
+        except _BusyError as busy:
+            return Unknown(str(busy))
         except OSError as error:
             failed = self._failed(key, error)
             if isinstance(failed, StoreRefused):
@@ -149,13 +181,28 @@ class FileStore:
         """Keep all other writers away, and give the scratch file."""
         own = self._folder / _OWN
         _make(own)
-        with (own / "lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with FileIO(own / "lock", "r+", opener=_making) as lock:
+            self._take(lock)
             try:
+                _say_who_holds(lock)
                 yield own / "scratch"
             finally:
                 # Closing alone would leave it locked for as long as a forked child lives.
                 fcntl.flock(lock, fcntl.LOCK_UN)
+
+    def _take(self, lock: FileIO) -> None:
+        began, pause = self._clock(), _FIRST_PAUSE_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited = self._clock() - began
+                if waited >= self._lock_within:
+                    raise _BusyError(self._folder / _OWN / "lock", waited, _holder(lock)) from None
+                self._pause(min(pause, self._lock_within - waited))
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+            else:
+                return
 
     def _path(self, key: str) -> Path:
         parts = key.split("/")
@@ -185,6 +232,29 @@ class FileStore:
         if error.errno in _UNFIT:
             return StoreRefused("StoreMisconfigured", what, advice="use a folder that holds nothing else")
         return StoreUnavailable(key, waited=0.0, cause=str(error))
+
+
+def _making(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)
+
+
+def _say_who_holds(lock: FileIO) -> None:
+    """Leave this process's number in the lock's file, for those who wait in vain."""
+    # It only informs; a full disk must not keep anybody from deleting.
+    with contextlib.suppress(OSError):
+        lock.write(b"%-20d" % os.getpid())
+
+
+def _holder(lock: FileIO) -> str:
+    pid = (lock.read(20) or b"").decode("ascii", "replace").strip()
+    if not pid.isdecimal():
+        return "who holds it is not known"
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        # Another kind of system, or a process of another container.
+        return f"process {pid} holds it"
+    return f"process {pid} holds it" + (" and is stopped" if state in {"T", "t"} else "")
 
 
 def _pack(body: bytes, metadata: Mapping[str, str]) -> bytes:
