@@ -19,13 +19,14 @@ from milepost.checkpoint.memory import MemoryStore
 from milepost.checkpoint.records import Claimed, Event, Finished, PreviousEnd
 from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.store import Store
+from milepost_operator.core.observation import StoreProblem
 from milepost_operator.shell.cache import Cache, RunKey
 from milepost_operator.shell.cluster import Cluster
 from milepost_operator.shell.handlers import pod_event, run_event
 from milepost_operator.shell.nodes import Nodes
 from milepost_operator.shell.queue import KeyedQueue
 from milepost_operator.shell.reconcile import Reconciler
-from milepost_operator.shell.stores import Stores
+from milepost_operator.shell.stores import NotYet, Stores
 from milepost_operator.shell.stores_file import StoreEntry, StoresFile, read_stores
 from tests.support.builders import NOON
 from tests.support.fake_kubernetes import FakeKubernetes, Kubelet
@@ -38,7 +39,7 @@ SPEC: Raw = {"agent": {"image": "agent:1", "entrypoint": "documents.agent:index"
 STORES = """
 stores:
   default: {bucket: b, allowedNamespaces: ["*"], credentials: {secretName: keys}}
-  closed: {bucket: b, allowedNamespaces: [other]}
+  closed: {bucket: b, allowedNamespaces: [other], credentials: {secretName: keys}}
 """
 
 
@@ -57,6 +58,7 @@ class World:
     watching: bool = True
     dark: set[str] = field(default_factory=set)
     open_store: Callable[[StoreEntry, Path | None], Store] | None = None
+    barred: dict[str, StoreProblem | NotYet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.api.on_change = self._watch
@@ -73,6 +75,7 @@ class World:
             file,
             Path("/nowhere"),
             self.open_store or (lambda _entry, _folder: self.store),
+            barred=self.barred.get,
             pool=self.pool,
             clock=self.clock,
             entropy=self.entropy,

@@ -14,7 +14,7 @@ from milepost_operator.shell.settings import BadSettings, Settings
 from milepost_operator.shell.startup import Operator
 from tests.operator.conftest import STORES, World
 
-PARTS = {"workers", "nodes", "sweep"}
+PARTS = {"stores", "workers", "nodes", "sweep"}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from milepost.api.names import (
     GROUP,
@@ -49,10 +49,14 @@ _NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 
 @dataclass(frozen=True)
 class StoreAccess:
-    """How an executor reaches its store: the URL, and its namespace's Secret; "" is workload identity."""
+    """How an executor reaches its store: the URL, and its namespace's Secret; "" is workload identity.
+
+    `isolation` is what it must find out about its keys before it claims: `required` or `none`.
+    """
 
     url: str
     secret: str = ""
+    isolation: Literal["required", "none"] = "required"
 
 
 def check_run(run: AgentRun) -> None:
@@ -193,6 +197,7 @@ def _container(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess
 def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> list[dict[str, Any]]:
     values = {
         "MILEPOST_STORE": store.url,
+        "MILEPOST_ISOLATION": store.isolation,
         "MILEPOST_NAMESPACE": run.namespace,
         "MILEPOST_RUN_ID": run_id,
         "MILEPOST_ATTEMPT": str(create.attempt),

@@ -30,9 +30,12 @@ from milepost_operator.shell.cluster import AlreadyExists, ApiError, Cluster, Co
 from milepost_operator.shell.events import Teller
 from milepost_operator.shell.nodes import Nodes
 from milepost_operator.shell.queue import Again
-from milepost_operator.shell.stores import Recorded, Stores, as_problem
+from milepost_operator.shell.stores import NotYet, Recorded, Stores, as_problem
 
 __all__ = ["Reconciler"]
+
+# In case that whoever finds it out forgets to say so.
+_STORE_AGAIN = timedelta(seconds=2)
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +98,8 @@ class Reconciler:
             log.info("seen too late", run=str(key), error=str(error))
             await self._refresh(key)
             return Again(AT_ONCE)
+        except NotYet:
+            return Again(_STORE_AGAIN)
         except (ApiError, Unreachable, MilepostError) as error:
             log.warning("pass failed", run=str(key), error=str(error))
             return Again(retry=True)
@@ -183,9 +188,8 @@ class Reconciler:
         return _Look(seen, raw, recorded)
 
     async def _record(self, run: AgentRun, *, afresh: bool, touched: bool) -> Recorded | StoreProblem:
-        entry = self._stores.entry(run)
-        if isinstance(entry, StoreProblem):
-            return entry
+        if (barred := self._stores.problem(run)) is not None:
+            return barred
         try:
             return await self._stores.read(run, afresh=afresh, touched=touched)
         except MilepostError as error:

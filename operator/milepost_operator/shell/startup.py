@@ -8,6 +8,7 @@ operator that looks alive and does nothing is worse than one that is restarted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -22,6 +23,7 @@ import structlog
 from aiohttp import web
 
 from milepost.api.names import PLURAL
+from milepost.api.resource import StoreSpec
 from milepost.checkpoint.s3 import open_store
 from milepost.checkpoint.store import Store
 from milepost_operator.shell import health
@@ -32,6 +34,7 @@ from milepost_operator.shell.nodes import Nodes, renewals
 from milepost_operator.shell.queue import KeyedQueue, work
 from milepost_operator.shell.reconcile import Reconciler
 from milepost_operator.shell.settings import BadSettings, Settings
+from milepost_operator.shell.store_gate import StoreGate
 from milepost_operator.shell.stores import Stores
 from milepost_operator.shell.stores_file import StoreEntry, StoresFile, read_stores
 from milepost_operator.shell.sweep import Sweep
@@ -40,6 +43,8 @@ __all__ = ["Operator"]
 
 # Five sweeps that failed: whatever keeps them from working, a fresh start may cure it.
 _SWEEPS_MISSED: Final = 5
+_CHECK_ANSWER_WITHIN_S: Final = 30.0
+_DEFAULT_STORE: Final = StoreSpec().name
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +57,11 @@ def utc_now() -> datetime:
 def open_s3(entry: StoreEntry, credentials: Path | None) -> Store:
     """Open a store with the operator's own credentials."""
     return open_store(entry.config(credentials))
+
+
+def open_patiently(entry: StoreEntry, credentials: Path | None) -> Store:
+    """Open a store for being checked, where many writers of one key wait for one another."""
+    return open_store(entry.config(credentials, answer_within=_CHECK_ANSWER_WITHIN_S))
 
 
 class Operator:
@@ -79,15 +89,27 @@ class Operator:
         headers = Headers(lambda: log_in(self._kopf_settings), time.monotonic)
         cluster = Cluster(session, login.server, headers)
         await _check_served(cluster)
+        cluster_id = await _cluster_id(cluster, self.settings.release_namespace)
+        gate = StoreGate(
+            stores_file,
+            self.settings.store_credentials,
+            open_s3,
+            open_patiently,
+            cluster_id=cluster_id,
+            entropy=os.urandom,
+            monotonic=time.monotonic,
+            on_change=self._wake_runs_of(asyncio.get_running_loop()),
+        )
         stores = Stores(
             stores_file,
             self.settings.store_credentials,
             open_s3,
+            barred=gate.barred,
             pool=self._pool,
             clock=utc_now,
             entropy=os.urandom,
             monotonic=time.monotonic,
-            cluster_id=await _cluster_id(cluster, self.settings.release_namespace),
+            cluster_id=cluster_id,
             read_every=self.settings.progress_read_s,
         )
         reconciler = Reconciler(
@@ -102,6 +124,7 @@ class Operator:
         sweep = Sweep(cluster, self.cache, self.queue, self.settings.namespaces, time.monotonic)
         # Last of what may fail: Kopf calls this again where it does, and nothing may be started twice.
         await self._serve_health(sweep)
+        self._spawn("stores", gate.watch())
         self._spawn("workers", work(self.queue, reconciler, self.settings.workers))
         self._spawn("nodes", self._watch_nodes(cluster))
         self._spawn("sweep", self._sweep(sweep))
@@ -145,6 +168,22 @@ class Operator:
             self.settings.health_port, ailing, lambda: not self.failure
         )
         self._closers.append(runner.cleanup)
+
+    def _wake_runs_of(self, loop: asyncio.AbstractEventLoop) -> Callable[[str], None]:
+        """Return what asks, from any thread, for a pass over every run of a store."""
+
+        def wake(store: str) -> None:
+            for key in self.cache.runs():
+                spec = (self.cache.run(key) or {}).get("spec", {})
+                if (spec.get("store") or {}).get("name", _DEFAULT_STORE) == store:
+                    self.queue.put(key)
+
+        def from_any_thread(store: str) -> None:
+            # A probe may outlive the loop.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(wake, store)
+
+        return from_any_thread
 
     async def _watch_nodes(self, cluster: Cluster) -> None:
         known = self._nodes.silence()

@@ -33,7 +33,7 @@ from milepost_operator.core.plan import Adopt, EndRun, NoteOutcome, StartRun, Su
 from milepost_operator.shell.cache import RunKey
 from milepost_operator.shell.stores_file import StoreEntry, StoresFile
 
-__all__ = ["Recorded", "StoreAction", "Stores", "as_problem"]
+__all__ = ["NotYet", "Recorded", "StoreAction", "Stores", "as_problem"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +42,10 @@ StoreAction = StartRun | Adopt | Supersede | EndRun | NoteOutcome
 
 _TRIES_TO_CANCEL = 20
 """An executor that commits many steps a second wins the race for the head often, but not so often."""
+
+
+class NotYet(Exception):
+    """Whether the store may be used is not known yet, and will be in a moment."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ def as_problem(error: MilepostError) -> StoreProblem | None:
 class Stores:
     """All stores of the stores file, each opened when a run first needs it.
 
-    `open_store` takes an entry and the folder of the operator's own credentials for it, or None.
+    `open_store` takes an entry and the folder of the operator's own credentials for it, or None. `barred`
+    says by a store's name why it must not be used at present, None where nothing speaks against it.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class Stores:
         credentials: Path,
         open_store: Callable[[StoreEntry, Path | None], Store],
         *,
+        barred: Callable[[str], StoreProblem | NotYet | None],
         pool: Executor,
         clock: Clock,
         entropy: Entropy,
@@ -96,6 +102,7 @@ class Stores:
         self._file = file
         self._credentials = credentials
         self._open_store = open_store
+        self._barred = barred
         self._pool = pool
         self._clock = clock
         self._entropy = entropy
@@ -105,15 +112,22 @@ class Stores:
         self._opened: dict[str, Runs] = {}
         self._known: dict[RunKey, _Known] = {}
 
-    def entry(self, run: AgentRun) -> StoreEntry | StoreProblem:
-        """Return the run's store, or why it cannot have it."""
-        return self._file.entry(run.spec.store.name, run.namespace)
+    def problem(self, run: AgentRun) -> StoreProblem | None:
+        """Return why the run cannot have its store at present. Raises NotYet."""
+        entry = self._file.entry(run.spec.store.name, run.namespace)
+        barred = entry if isinstance(entry, StoreProblem) else self._barred(run.spec.store.name)
+        if isinstance(barred, NotYet):
+            raise barred
+        return barred
 
     def access(self, run: AgentRun) -> StoreAccess:
-        """Return how an executor of the run reaches its store, which `entry` must have granted."""
-        entry = self.entry(run)
-        assert isinstance(entry, StoreEntry)
-        return entry.access
+        """Return how an executor of the run reaches its store, which the stores file must grant it."""
+        return self._entry(run).access
+
+    def _entry(self, run: AgentRun) -> StoreEntry:
+        entry = self._file.entry(run.spec.store.name, run.namespace)
+        assert isinstance(entry, StoreEntry), "whoever comes here has asked for problems"
+        return entry
 
     def uri(self, run: AgentRun) -> str:
         """Return where the run's store is, for people."""
@@ -194,8 +208,7 @@ class Stores:
     async def _runs(self, run: AgentRun) -> Runs:
         name = run.spec.store.name
         if name not in self._opened:
-            entry = self.entry(run)
-            assert isinstance(entry, StoreEntry)
+            entry = self._entry(run)
             folder = self._credentials / name if entry.credentials else None
             store = await self._call(self._open_store, entry, folder)
             self._opened[name] = Runs(store, self._clock, self._entropy)

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from milepost.checkpoint.isolation import Isolation
 from milepost.checkpoint.s3 import S3Config
 from milepost_operator.core.executor_pod import StoreAccess
 from milepost_operator.core.observation import StoreProblem
@@ -40,7 +41,11 @@ class Credentials(_Model):
 
 
 class StoreEntry(_Model):
-    """One store. Without credentials, pods are expected to have a workload identity."""
+    """One store. Without credentials, pods are expected to have a workload identity.
+
+    `recover_from` are the clusters whose prefix this may be taken over as. `isolation` is whether the keys of
+    a namespace's pods must open nothing of another's.
+    """
 
     bucket: Annotated[str, Field(min_length=1)]
     endpoint: str = ""
@@ -48,26 +53,29 @@ class StoreEntry(_Model):
     region: str = "us-east-1"
     allowed_namespaces: Annotated[tuple[str, ...], Field(min_length=1)]
     credentials: Credentials | None = None
+    recover_from: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    isolation: Isolation = Isolation.REQUIRED
 
     def allows(self, namespace: str) -> bool:
         """Whether runs of the namespace may keep their checkpoints here."""
         return "*" in self.allowed_namespaces or namespace in self.allowed_namespaces
 
-    def config(self, credentials: Path | None = None) -> S3Config:
-        """Return how to open it, with the operator's own credentials or none."""
+    def config(self, credentials: Path | None = None, *, answer_within: float = _ANSWER_WITHIN_S) -> S3Config:
+        """Return how to open it, with the operator's own credentials or none; the time is in seconds."""
         return S3Config(
             self.endpoint,
             self.bucket,
             self.prefix.strip("/"),
             self.region,
             credentials,
-            read_timeout=_ANSWER_WITHIN_S,
+            read_timeout=answer_within,
         )
 
     @property
     def access(self) -> StoreAccess:
         """How an executor reaches it."""
-        return StoreAccess(self.config().url, self.credentials.secret_name if self.credentials else "")
+        secret = self.credentials.secret_name if self.credentials else ""
+        return StoreAccess(self.config().url, secret, self.isolation.value)
 
 
 @dataclass(frozen=True)
