@@ -152,6 +152,11 @@ def test_the_pod_is_replaced_when_the_stores_change(template: Helm) -> None:
         ),
         ("stores.default.endpoint=s3.example.com", "at '/stores/default/endpoint'"),
         ("stores.other.region=eu-west-1", "at '/stores/other': missing property 'bucket'"),
+        (
+            "stores.default.isolation=some",
+            "at '/stores/default/isolation': value must be one of 'required', 'none'",
+        ),
+        ("stores.default.recoverFrom={a b}", "at '/stores/default/recoverFrom/0'"),
         ("stores.A_.bucket=xyz", "at '/stores': additional properties 'A_' not allowed"),
         ("stores.default.credentials.secretName=", "at '/stores/default/credentials/secretName'"),
         ("replicas=2", "at '': additional properties 'replicas' not allowed"),

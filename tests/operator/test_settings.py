@@ -21,6 +21,8 @@ stores:
     region: eu-central-1
     allowedNamespaces: ["*"]
     credentials: {secretName: store-keys}
+    isolation: none
+    recoverFrom: [cluster-0]
   aws: {bucket: theirs, allowedNamespaces: [team-a]}
 """
 
@@ -66,8 +68,16 @@ def test_stores_are_read_with_what_executors_and_the_operator_need() -> None:
         read_timeout=5.0,
     )
     assert entry.access == StoreAccess(
-        "s3://checkpoints/milepost?endpoint=http://10.0.0.1:8333&region=eu-central-1", "store-keys"
+        "s3://checkpoints/milepost?endpoint=http://10.0.0.1:8333&region=eu-central-1", "store-keys", "none"
     )
+    assert entry.recover_from == ("cluster-0",)
+
+
+@pytest.mark.req("S3", "S7")
+def test_a_store_asks_for_isolation_and_takes_nothing_over_unless_it_is_told() -> None:
+    entry = read_stores(STORES).stores["aws"]
+
+    assert (entry.access.isolation, entry.recover_from) == ("required", ())
 
 
 def test_a_store_that_is_not_there_or_not_open_is_said_with_what_would_be_right() -> None:

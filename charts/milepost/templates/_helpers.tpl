@@ -67,6 +67,13 @@ stores:
     credentials:
       secretName: {{ .secretName | quote }}
     {{- end }}
+    isolation: {{ $store.isolation | default "required" | quote }}
+    {{- with $store.recoverFrom }}
+    recoverFrom:
+    {{- range . }}
+    - {{ . | quote }}
+    {{- end }}
+    {{- end }}
 {{- end }}
 {{- end -}}
 
