@@ -183,13 +183,6 @@ class StoreContract:
         c = _stored(store.put_if(_KEY, b"C", {}, etag=again))
         assert store.get(_KEY) == Found(b"C", c, {})
 
-    def test_the_etag_of_one_object_opens_no_other(self, store: Store) -> None:
-        mine = _stored(store.put_new(_KEY, b"mine", {}))
-        other = _stored(store.put_new(f"{_RUN}/other", b"other", {}))
-
-        assert store.put_if(f"{_RUN}/other", b"x", {}, etag=mine) == Clash()
-        assert store.get(f"{_RUN}/other") == Found(b"other", other, {})
-
     def test_the_etag_of_equal_bytes_goes_on(self, store: Store) -> None:
         first = _stored(store.put_new(_KEY, b"same", {}))
         second = _stored(store.put_if(_KEY, b"same", {}, etag=first))
