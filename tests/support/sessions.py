@@ -175,13 +175,14 @@ class RunOnDisk:
         }
         return self
 
-    def begin(self, entrypoint: str, *, version: str = "", **inputs: Any) -> RunOnDisk:
+    def begin(self, entrypoint: str, *, version: str = "", every_steps: int = 1, **inputs: Any) -> RunOnDisk:
         """Write record 1, as the operator does."""
         self._where["MILEPOST_AGENT_VERSION"] = version
         spec = RunSpec.model_validate(
             {
                 "agent": {"image": "agent:1", "entrypoint": entrypoint, "version": version},
                 "inputs": inputs,
+                "checkpoint": {"everySteps": every_steps},
             }
         )
         run_id = Runs(self.store, now, os.urandom).start(

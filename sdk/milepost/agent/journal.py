@@ -145,7 +145,11 @@ class Journal:
         self._stopping = True
 
     async def idle(self) -> None:
-        """Return once no step is in flight and nothing is on its way to the store."""
+        """Return once no step is in flight and nothing is on its way to the store.
+
+        What was only handed over is written at once: there may be no time left after the last step.
+        """
+        await self._committer.flush()
         await self._idle.wait()
         await self._committer.flush()
 

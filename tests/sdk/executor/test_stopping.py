@@ -92,3 +92,29 @@ def test_a_child_that_is_ended_by_a_step_ends_and_does_not_stop_the_run(run: Run
     assert isinstance(outcome, Finished)
     assert outcome.result is not None
     assert outcome.result.inline == signal.SIGTERM
+
+
+@pytest.mark.req("B3")
+def test_what_was_only_handed_over_is_recorded_when_the_pod_is_stopped(run: RunOnDisk) -> None:
+    run.begin("stepping:four_then_held", every_steps=3, world=str(run.world))
+    with run.executor(MILEPOST_GRACE_SECONDS="4") as executor:
+        wait_until(lambda: run.lines("holding"))
+        assert set(run.state.completed) == {"step-1", "step-2", "step-3"}
+        executor.stop()
+        ended = executor.ended()
+
+    assert ended.code == Exit.RELEASED
+    assert set(run.state.completed) == {"step-1", "step-2", "step-3", "step-4"}
+
+
+@pytest.mark.req("B3")
+def test_a_killed_pod_loses_at_most_what_was_only_handed_over(run: RunOnDisk) -> None:
+    run.begin("stepping:four_then_held", every_steps=3, world=str(run.world))
+    with run.executor() as executor:
+        wait_until(lambda: run.lines("holding"))
+        executor.process.kill()
+        executor.ended()
+    (run.world / "let-go").touch()
+
+    assert run.go_on().code == 0
+    assert run.lines("ran") == ["1", "2", "3", "4", "4"]

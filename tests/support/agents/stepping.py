@@ -51,6 +51,14 @@ async def five(run: Run, world: str) -> dict[str, int]:
     return found
 
 
+@agent(version="1")
+async def four_then_held(run: Run, world: str) -> str:
+    """Four steps, and a fifth that holds."""
+    for number in range(1, 5):
+        await run.step(f"step-{number}", begin, world, number, 0)
+    return await run.step("hold", hold, world)
+
+
 @agent(version="1", tools=[send])
 async def sending(run: Run, world: str) -> str:
     return await run.step("send", send, world, 1)
