@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tools.cluster import s3_process, s3_request, seaweedfs
-from tools.cluster.interface import Identity
+from tools.cluster.interface import Identity, S3Server
+from tools.cluster.progress import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tools.cluster.interface import S3Server
+    from pathlib import Path
 
 
 def test_a_scoped_identity_is_configured_with_its_prefix_on_every_verb() -> None:
@@ -89,3 +90,24 @@ def test_two_servers_run_side_by_side(server: S3Server) -> None:
     with seaweedfs.server() as second:
         assert second.endpoint != server.endpoint
         assert s3_process.takes_conditional_writes(second)
+
+
+@pytest.mark.s3
+def test_keys_of_a_namespace_that_comes_later_are_read_without_a_restart(tmp_path: Path) -> None:
+    admin, scoped = seaweedfs.identities("bucket", ("team-a",))
+    with s3_process.ports() as block:
+        ports = seaweedfs.Ports(*block)
+        data, config = seaweedfs.prepare(tmp_path, "bucket", admin, tuple(scoped.values()))
+        before = S3Server(f"http://127.0.0.1:{ports.s3}", "bucket", seaweedfs.REGION, admin, scoped)
+        with s3_process.running(
+            seaweedfs.command(data, config, "127.0.0.1", ports),
+            tmp_path,
+            environment=seaweedfs.environment(),
+            wait_until_ready=lambda alive: s3_process.wait_until_ready(before, alive),
+        ) as process:
+            server = seaweedfs.with_namespace(before, "late", config)
+            known = seaweedfs.knows(server, "late")
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: seaweedfs.knows(server, "late"), "the keys to be known", within=10)
+
+            assert (known, seaweedfs.knows(server, "team-a")) == (False, True)

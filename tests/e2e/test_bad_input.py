@@ -86,7 +86,7 @@ def test_wrong_keys_of_a_namespace_are_said_and_mended_without_a_new_run(scene: 
     )
     assert status["phase"] == "Pending"
 
-    scene.kube.ensure(path, store_secret(scene.deployment.cluster.s3.admin))
+    scene.kube.ensure(path, store_secret(scene.deployment.cluster.identity(scene.namespace)))
 
     assert scene.until_phase("locked-out", "Succeeded", "Failed", within=150)["phase"] == "Succeeded"
 
@@ -98,7 +98,7 @@ def test_a_missing_secret_is_said_to_be_what_to_look_for(scene: Scene) -> None:
     status = scene.until("no-secret", "NotStarting", lambda s: condition(s, "Ready")[1] == "NotStarting")
     assert status["phase"] == "Pending"
 
-    scene.kube.ensure(path, store_secret(scene.deployment.cluster.s3.admin))
+    scene.kube.ensure(path, store_secret(scene.deployment.cluster.identity(scene.namespace)))
 
     ended = scene.until_phase("no-secret", "Succeeded", "Failed", within=240)
     assert (ended["phase"], ended["attempt"]) == ("Succeeded", 1)

@@ -136,6 +136,10 @@ class Cluster(Protocol):
         """Say whether the API answers, every node is Ready and the S3 server takes writes."""
         ...
 
+    def identity(self, namespace: str) -> Identity:
+        """Return keys of the S3 server that open only this namespace's part; they are made if need be."""
+        ...
+
     def load(self, archive: Path, reference: str) -> None:
         """Give every node the image in a docker-archive, unless it has that very image."""
         ...

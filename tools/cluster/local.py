@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -105,6 +107,18 @@ class LocalCluster:
             return s3_from(json.loads(self._s3_record.read_text()))
         except OSError:
             raise ClusterError("the cluster does not run: make cluster") from None
+
+    def identity(self, namespace: str) -> Identity:
+        """Return the keys of a namespace, made known to the running server where it has none yet."""
+        if namespace not in self.s3.scoped:
+            server = seaweedfs.with_namespace(self.s3, namespace, self._s3_record.parent / "s3.json")
+            self._s3_record.write_text(json.dumps(asdict(server)))
+            if (pid := self._s3_program.pid) is None:
+                raise ClusterError("the S3 server does not run: make cluster")
+            os.kill(pid, signal.SIGHUP)
+            what = f"the S3 server to know the keys of {namespace}"
+            wait_until(lambda: seaweedfs.knows(server, namespace), what, within=30)
+        return self.s3.identity(namespace)
 
     def host(self, name: str) -> LocalHost:
         """Return "receiver", "s3" or "control-plane"; KeyError for any other."""

@@ -70,8 +70,8 @@ def running(
     *,
     environment: Mapping[str, str],
     wait_until_ready: Callable[[Callable[[], bool]], None],
-) -> Iterator[None]:
-    """Run a server for as long as the context lasts, with its log in `folder`.
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server for as long as the context lasts, with its log in `folder`, and yield its process.
 
     `wait_until_ready` gets a function that says whether the process still lives, and raises ClusterError
     where the server does not come up; the end of the log is added to its words.
@@ -89,7 +89,7 @@ def running(
             wait_until_ready(lambda: process.poll() is None)
         except ClusterError as error:
             raise ClusterError(f"{error}; its log ends:\n{log.read_text()[-2000:]}") from None
-        yield
+        yield process
     finally:
         stop(process)
 

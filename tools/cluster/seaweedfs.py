@@ -10,16 +10,18 @@ its first write takes seconds longer than its first answer, which is why readine
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import secrets
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools.cluster import s3_process
+from tools.cluster import s3_process, s3_request
 from tools.cluster.interface import ClusterError, Identity, S3Server
 
 if TYPE_CHECKING:
@@ -52,12 +54,36 @@ def program() -> Path:
 
 def identities(bucket: str, namespaces: Sequence[str] = NAMESPACES) -> tuple[Identity, dict[str, Identity]]:
     """Return fresh keys: an administrator's, and for each namespace some that open only its own keys."""
+    return _fresh(bucket, "admin"), {name: _of_namespace(bucket, name) for name in namespaces}
 
-    def fresh(name: str, prefixes: tuple[str, ...] = ()) -> Identity:
-        return Identity(name, f"{bucket}-{name}", secrets.token_hex(20), prefixes)
 
-    scoped = {name: fresh(name, tuple(f"{top}{name}/" for top in STORE_PREFIXES)) for name in namespaces}
-    return fresh("admin"), scoped
+def _of_namespace(bucket: str, name: str) -> Identity:
+    return _fresh(bucket, name, tuple(f"{top}{name}/" for top in STORE_PREFIXES))
+
+
+def _fresh(bucket: str, name: str, prefixes: tuple[str, ...] = ()) -> Identity:
+    return Identity(name, f"{bucket}-{name}", secrets.token_hex(20), prefixes)
+
+
+def with_namespace(server: S3Server, namespace: str, config: Path) -> S3Server:
+    """Write keys for one more namespace into a server's configuration, and return who may use it then.
+
+    The server reads the file again when it gets SIGHUP, and goes on meanwhile.
+    """
+    scoped = {**server.scoped, namespace: _of_namespace(server.bucket, namespace)}
+    config.write_text(json.dumps(configuration(server.bucket, server.admin, tuple(scoped.values()))))
+    return replace(server, scoped=scoped)
+
+
+def knows(server: S3Server, namespace: str) -> bool:
+    """Say whether the server opens the namespace's part of the bucket to the namespace's keys."""
+    keys = server.identity(namespace)
+    path = f"/{server.bucket}/{keys.prefixes[0]}nothing"
+    try:
+        status = s3_request.send(server.endpoint, server.region, keys, "GET", path)
+    except (OSError, http.client.HTTPException):
+        return False
+    return status == HTTPStatus.NOT_FOUND
 
 
 def configuration(bucket: str, admin: Identity, scoped: Sequence[Identity]) -> dict[str, Any]:

@@ -37,12 +37,14 @@ class Deployment:
     example: Image
 
     def namespace(self, name: str, identity: Identity | None = None) -> None:
-        """Make a namespace for runs: restricted pods only, and the Secret that opens the store for them."""
+        """Make a namespace: restricted pods only, and the Secret that opens the store.
+
+        Without an identity the keys are the namespace's own, which open nothing of another's.
+        """
         namespace = {"metadata": {"name": name, "labels": RESTRICTED}}
         self.kube.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", **namespace})
-        self.kube.ensure(
-            f"/api/v1/namespaces/{name}/secrets", store_secret(identity or self.cluster.s3.admin)
-        )
+        keys = identity or self.cluster.identity(name)
+        self.kube.ensure(f"/api/v1/namespaces/{name}/secrets", store_secret(keys))
 
     def load(self, image: Image) -> None:
         """Give the nodes another image."""
@@ -98,7 +100,7 @@ def installed(cluster: Cluster) -> Deployment:
         deployment.load(operator)
         deployment.load(example)
     with step("installing the chart"):
-        deployment.namespace(SYSTEM)
+        deployment.namespace(SYSTEM, cluster.s3.admin)
         deployment.install()
     return deployment
 
