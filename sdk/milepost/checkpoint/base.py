@@ -11,11 +11,11 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
-from milepost.checkpoint.fold import Place, State, Totals
+from milepost.checkpoint.fold import Place, State, parse_totals
 from milepost.checkpoint.formats import NEWEST, Kind
 from milepost.checkpoint.records import (
     Finished,
@@ -95,6 +95,12 @@ def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
     return named, body
 
 
+def _completed(step: Any, seq: Any, digest: Any) -> tuple[str, Place]:
+    if not (isinstance(step, str) and isinstance(seq, int) and isinstance(digest, str)):
+        raise TypeError("a completed step is not a name, a record and a digest")
+    return step, Place(seq, digest)
+
+
 def parse_base(body: bytes, named: Base, keys: StoreKeys) -> State:
     """Return the state in a base. Raises Corrupt if it is not the one named, FormatTooNew."""
     key = base_key(keys, named)
@@ -105,17 +111,19 @@ def parse_base(body: bytes, named: Base, keys: StoreKeys) -> State:
         raise Corrupt(key, f"it is the base of record {data.get('seq')} of run {data.get('run_id')}")
     try:
         started, outcome = parse_event(data["started"]), data["outcome"] and parse_event(data["outcome"])
+        if not isinstance(started, Started) or not isinstance(data["chain"], str):
+            raise TypeError("it does not say how the run began, or where its records end")  # noqa: TRY301  (one reaction to every wrong shape)
         state = State(
             seq=named.seq,
             epoch=named.epoch,
             digest=data["chain"],
             phase=Phase(data["phase"]),
-            totals=Totals(**data["totals"]),
-            started=started if isinstance(started, Started) else None,
+            totals=parse_totals(data["totals"]),
+            started=started,
             outcome=outcome if isinstance(outcome, Finished | Halted) else None,
         )
         for step, seq, digest in data["completed"]:
-            state.complete(step, Place(seq, digest))
+            state.complete(*_completed(step, seq, digest))
         for event in map(parse_event, data["open"]):
             state.leave_open(event)
     except (KeyError, TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from milepost.api.resource import Phase
+from milepost.checkpoint.formats import checked
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     OPERATOR,
@@ -21,6 +22,7 @@ from milepost.checkpoint.records import (
     Halted,
     Planned,
     Record,
+    Repaired,
     Started,
     StepCompleted,
     StepFailure,
@@ -28,7 +30,7 @@ from milepost.checkpoint.records import (
 )
 from milepost.errors import Corrupt
 
-__all__ = ["Place", "State", "Totals", "advance"]
+__all__ = ["Place", "State", "Totals", "advance", "parse_totals"]
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,22 @@ def advance(totals: Totals, phase: Phase, event: Event) -> tuple[Totals, Phase]:
             return replace(totals, steps_done=totals.steps_done + 1, lost_tries=0, oom_at_step=0), phase
         case StepFailure():
             return replace(totals, lost_tries=0, oom_at_step=0), phase
-        case ToolCalled():
+        case ToolCalled() | Repaired():
             return totals, phase
         case Halted():
             return totals, Phase.HALTED
         case Finished(phase=end_phase):
             return totals, end_phase
+
+
+def parse_totals(data: Any) -> Totals:
+    """Return the totals in JSON data. Raises TypeError, ValueError."""
+    totals = checked(Totals, data)
+    if not isinstance(totals.steps_total, int | None):
+        raise TypeError("steps_total is no number")
+    if not all(isinstance(count, int) for count in dict(totals.ends).values()):
+        raise TypeError("ends does not hold numbers")
+    return totals
 
 
 class Place(NamedTuple):
@@ -161,7 +173,7 @@ class State:
                 self.outcome = self.outcome if writer == OPERATOR else None
             case Finished() | Halted():
                 self.outcome = event
-            case Planned():
+            case Planned() | Repaired():
                 pass
 
     def inputs(self) -> dict[str, Any]:

@@ -8,13 +8,18 @@ refused, with both versions named.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from math import isfinite
+from typing import Any, Final, Never, TypeAlias, TypeVar
 
 from milepost.errors import Corrupt, FormatTooNew
 
-__all__ = ["NEWEST", "Kind", "upgrade"]
+__all__ = ["NEWEST", "Kind", "checked", "read_json", "upgrade"]
+
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -78,10 +83,59 @@ def upgrade(kind: Kind, data: Any, key: str) -> dict[str, Any]:
     newest = NEWEST[kind]
     if found > newest:
         raise FormatTooNew(key, kind=kind, found=found, known=newest)
-    fields: Fields = {name: value for name, value in data.items() if name != "format"}
+    upgraded: Fields = {name: value for name, value in data.items() if name != "format"}
     for version in range(found, newest):
+        migrate = _NEXT.get((kind, version))
+        if migrate is None:
+            raise Corrupt(key, f"the {kind} has format {version}, which this version reads no more")
         try:
-            fields = _NEXT[kind, version](fields)
+            upgraded = migrate(upgraded)
         except (KeyError, TypeError, AttributeError) as error:
             raise Corrupt(key, f"the {kind} is not what format {version} holds: {error!r}") from error
-    return dict(fields)
+    return dict(upgraded)
+
+
+def read_json(raw: bytes) -> Any:
+    """Return the data of a JSON text.
+
+    Raises ValueError for what is none, and for what no Milepost writes: keys that stand twice in an object,
+    NaN and infinities, nesting without end.
+    """
+    try:
+        return _decode(raw.decode())
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def checked(kind: type[T], given: Mapping[str, Any]) -> T:
+    """Return the dataclass of these fields. Raises TypeError where a number or a text is something else."""
+    for field in fields(kind):  # type: ignore[arg-type]  # who calls this gives a dataclass
+        wanted = _PLAIN.get(str(field.type))
+        if wanted is not None and field.name in given and type(given[field.name]) is not wanted:
+            raise TypeError(f"{field.name} is not of type {field.type}")
+    return kind(**given)
+
+
+_PLAIN: Final[Mapping[str, type]] = {"int": int, "str": str}
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return held
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"the number {text[:20]} is beyond the range of a float")
+    return number
+
+
+def _constant(text: str) -> Never:
+    raise ValueError(f"{text} is not JSON")
+
+
+_decode: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_constant
+).decode

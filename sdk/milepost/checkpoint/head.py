@@ -22,8 +22,8 @@ from typing import Final
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 from milepost.checkpoint.base import KEPT, Base, base_key
-from milepost.checkpoint.fold import Totals, advance
-from milepost.checkpoint.formats import NEWEST, Kind
+from milepost.checkpoint.fold import Totals, advance, parse_totals
+from milepost.checkpoint.formats import NEWEST, Kind, checked
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     OPERATOR,
@@ -322,13 +322,13 @@ def parse_head(body: bytes, keys: StoreKeys) -> Head:
     if not line.endswith(ending) or digest != _digest(line.removesuffix(ending), rest):
         raise Corrupt(keys.head, "its content does not match the digest in it")
     try:
-        totals = Totals(**header.pop("totals"))
-        segments = tuple(Segment(**segment) for segment in header.pop("segments"))
-        bases = tuple(Base(**base) for base in header.pop("bases"))
-        phase = Phase(header.pop("phase"))
+        header["totals"] = parse_totals(header["totals"])
+        header["segments"] = tuple(checked(Segment, segment) for segment in header["segments"])
+        header["bases"] = tuple(checked(Base, base) for base in header["bases"])
+        header["phase"] = Phase(header["phase"])
         header["deletion_policy"] = DeletionPolicy(header["deletion_policy"])
-        tail = tuple(rest.splitlines(keepends=True))
-        head = Head(**header, phase=phase, totals=totals, segments=segments, bases=bases, tail=tail)
+        header["tail"] = tuple(rest.splitlines(keepends=True))
+        head = checked(Head, header)
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(keys.head, f"the header has a wrong shape: {error}") from error
     if head.run_id != keys.run_id or head.namespace != keys.namespace:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
@@ -20,7 +20,7 @@ from milepost.checkpoint.head import Head, parse_head
 from milepost.checkpoint.records import Finished, Record, parse_line
 from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.store import Absent, Found, Store, Unchanged
-from milepost.errors import Corrupt, Damaged, Missing
+from milepost.errors import Corrupt, Damaged, FormatTooNew, Missing
 
 __all__ = [
     "HeadAt",
@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+Unusable: TypeAlias = Damaged | FormatTooNew
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,13 @@ def load(
     head: Head,
     archive: Archive | None = None,
     *,
-    on_damage: Callable[[Damaged], None] = lambda _: None,
+    on_damage: Callable[[Unusable], None] = lambda _: None,
 ) -> State:
     """Return the state at the head, having read and verified its whole history.
 
-    What a base says need not be folded again. `on_damage` hears of each base that is damaged; the one before
-    it serves, or record 1. Raises Missing where a segment is gone, Corrupt where something is not what was
-    written.
+    What a base says need not be folded again. `on_damage` hears of each base that cannot be used; the one
+    before it serves, or record 1. Raises Missing where a segment is gone, Corrupt where something is not what
+    was written.
     """
     archive = archive or Archive(store, head.keys)
     parts = [(segment_key(head.keys, named), named.first, archive.segment(named)) for named in head.segments]
@@ -87,11 +89,12 @@ def load(
     return state
 
 
-def _newest_base(store: Store, head: Head, on_damage: Callable[[Damaged], None]) -> State:
+def _newest_base(store: Store, head: Head, on_damage: Callable[[Unusable], None]) -> State:
     for named in reversed(head.bases):
         try:
             return read_base(store, head.keys, named)
-        except Damaged as error:
+        except (Damaged, FormatTooNew) as error:
+            # A newer Milepost that was taken back may have left it. What it says stands in the records too.
             on_damage(error)
     return State()
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from milepost.api.resource import Phase
-from milepost.checkpoint.formats import NEWEST, Kind, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
 from milepost.errors import Corrupt
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Planned",
     "PreviousEnd",
     "Record",
+    "Repaired",
     "Started",
     "StepCompleted",
     "StepFailure",
@@ -143,6 +144,21 @@ class Started(_Data):
     configuration: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Repaired(_Data):
+    """The records after this event were saved from a damaged run. It stands beside `started`, in record 1.
+
+    `run_id` is the damaged run. `lost_records` are spans of its records, first and last, that could not be
+    read; `repeats` the completed steps that are lost with records or blobs, and so run again, and `unnamed`
+    how many more there were of which not even the name is known.
+    """
+
+    kind: Literal["repaired"] = "repaired"
+    run_id: str
+    lost_records: tuple[tuple[int, int], ...] = ()
+    repeats: tuple[str, ...] = ()
+    unnamed: int = 0
+
+
 class Claimed(_Data):
     """A writer took the run over. From here on every earlier epoch is refused."""
 
@@ -245,7 +261,7 @@ class Finished(_Data):
 
 
 Event: TypeAlias = Annotated[
-    Started | Claimed | Planned | ToolCalled | StepCompleted | StepFailure | Halted | Finished,
+    Started | Repaired | Claimed | Planned | ToolCalled | StepCompleted | StepFailure | Halted | Finished,
     Field(discriminator="kind"),
 ]
 
@@ -300,8 +316,8 @@ def parse_line(line: bytes, key: str) -> Record:
     Raises Corrupt if it is none, FormatTooNew if a newer Milepost wrote it.
     """
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        data = read_json(line)
+    except ValueError as error:
         raise Corrupt(key, f"a record is not JSON: {error}") from error
     fields = upgrade(Kind.RECORD, data, key)
     try:

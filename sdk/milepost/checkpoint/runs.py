@@ -21,7 +21,7 @@ from milepost.api.summary import HeadSummary, NameRecord
 from milepost.checkpoint import history
 from milepost.checkpoint.answers import Lost, Purpose, Write
 from milepost.checkpoint.claim import replace_head
-from milepost.checkpoint.formats import NEWEST, Kind, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
 from milepost.checkpoint.head import first_head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import OPERATOR, Claimed, Event, Finished, Started
@@ -260,7 +260,7 @@ def require_head(seen: HeadSeen | Unchanged | None, keys: StoreKeys) -> HeadSeen
 
 def _name_seen(found: Found, key: str) -> NameSeen:
     try:
-        data = upgrade(Kind.NAME, json.loads(found.body), key)
+        data = upgrade(Kind.NAME, read_json(found.body), key)
         data.pop("nonce")
         return NameSeen(_NAME_RECORD.validate_python(data), found.etag)
     except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from milepost.api.names import StoreKeys
-from milepost.checkpoint.formats import NEWEST, Kind, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
 from milepost.errors import Corrupt
 
 __all__ = ["FANOUT", "MAX_SEGMENT", "Segment", "header_of", "lines_of", "merging", "seal", "segment_key"]
@@ -108,7 +108,7 @@ def lines_of(body: bytes, named: Segment, keys: StoreKeys) -> tuple[bytes, ...]:
 def header_of(line: bytes, kind: Kind, key: str) -> dict[str, Any]:
     """Return the fields of an object's first line. Raises Corrupt, FormatTooNew."""
     try:
-        header = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        header = read_json(line)
+    except ValueError as error:
         raise Corrupt(key, f"the {kind} is not JSON: {error}") from error
     return upgrade(kind, header, key)

@@ -39,7 +39,7 @@ from milepost.checkpoint.isolation import Isolation, check_isolation
 from milepost.checkpoint.records import Claimed, Finished, Halted, Started
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import CannotStart, Damaged, NotStorable, RunDeleted, StepFailed
+from milepost.errors import CannotStart, Damaged, FormatTooNew, NotStorable, RunDeleted, StepFailed
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
 from milepost.executor.logs import log_claim, log_commit
@@ -155,7 +155,7 @@ class Session:
         return found
 
     def _load(self, head: Head, archive: Archive) -> State:
-        def damaged(error: Damaged) -> None:
+        def damaged(error: Damaged | FormatTooNew) -> None:
             self.log.warning("base-damaged", object=error.key, error=str(error))
 
         return history.load(self.store, head, archive, on_damage=damaged)
