@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from milepost.api.resource import Phase
+from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 
-__all__ = ["HeadSummary", "NameRecord", "Outcome"]
+__all__ = ["HeadSummary", "NameRecord", "NameState", "Outcome"]
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,32 @@ class HeadSummary:
     outcome: Outcome | None = None
 
 
+class NameState(StrEnum):
+    """What a name still stands for.
+
+    Kept: its run, whose head is there. Expired: a run that ended, whose outcome is all that is left of it, or
+    will be in a moment. Free: nothing; the next resource of the name begins a run.
+    """
+
+    KEPT = "Kept"
+    EXPIRED = "Expired"
+    FREE = "Free"
+
+
 @dataclass(frozen=True)
 class NameRecord:
-    """Which run a name stands for, and how it ended if it has."""
+    """Which run a name stands for, how it ended if it has, and how long it is to be kept.
+
+    `deletion_policy` and `retention_s` (seconds after the end) are what the resource says now; a head says
+    what it said when the run began. `cluster` is the one whose resource has the uid.
+    """
 
     name: str
     run_id: str
     resource_uid: str
     spec_digest: str
     outcome: str = ""
+    cluster: str = ""
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
+    retention_s: int = RETENTION_S
+    state: NameState = NameState.KEPT

@@ -38,7 +38,7 @@ NEWEST: Final[Mapping[Kind, int]] = {
     Kind.RECORD: 2,
     Kind.SEGMENT: 1,
     Kind.BASE: 1,
-    Kind.NAME: 1,
+    Kind.NAME: 2,
     Kind.OWNER: 1,
 }
 
@@ -65,9 +65,21 @@ def _same(fields: Fields) -> Fields:
     return fields
 
 
+def _name_1(name: Fields) -> Fields:
+    """How long the run is kept, whose resource it is and what is left of it came with format 2."""
+    return {
+        **name,
+        "cluster": "",
+        "deletion_policy": "Retain",
+        "retention_s": 30 * 24 * 3600,
+        "state": "Kept",
+    }
+
+
 _NEXT: Final[Mapping[tuple[Kind, int], Callable[[Fields], Fields]]] = {
     (Kind.HEAD, 1): _head_1,
     (Kind.RECORD, 1): _same,
+    (Kind.NAME, 1): _name_1,
 }
 
 

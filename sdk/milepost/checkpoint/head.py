@@ -39,7 +39,17 @@ from milepost.checkpoint.records import (
 from milepost.checkpoint.sealed import Segment, header_of, merging, seal, segment_key
 from milepost.errors import Corrupt, ProtocolBreach
 
-__all__ = ["MAX_TAIL", "Commit", "Draft", "Head", "draft", "first_head", "next_head", "parse_head"]
+__all__ = [
+    "MAX_TAIL",
+    "Commit",
+    "Draft",
+    "Head",
+    "deleting_head",
+    "draft",
+    "first_head",
+    "next_head",
+    "parse_head",
+]
 
 MAX_TAIL: Final = 32 * 1024
 """Bytes of records that a head carries. Uploading them costs less than a second object a step."""
@@ -111,6 +121,11 @@ class Head:
     def keys(self) -> StoreKeys:
         """The keys of this head's run."""
         return StoreKeys(self.namespace, self.run_id)
+
+    @property
+    def deleting(self) -> bool:
+        """Whether the run's objects are being deleted."""
+        return self.phase is Phase.DELETING
 
     def records(self) -> tuple[tuple[Record, str], ...]:
         """Return the tail's records with the digests of their lines. Raises Corrupt."""
@@ -308,6 +323,24 @@ def _make_room(tail: tuple[bytes, ...], line: bytes) -> tuple[tuple[bytes, ...],
     if len(line) > MAX_TAIL:
         return (*tail, line), ()
     return tail, (line,)
+
+
+def deleting_head(head: Head, *, at: datetime, entropy: Entropy) -> Head:
+    """Return the head by which a run's deletion begins: of a new epoch, so that every writer is refused.
+
+    It adds no record, and is the one head that may follow the end of a run. Raises ProtocolBreach where it
+    is being deleted already.
+    """
+    if head.deleting:
+        raise ProtocolBreach(f"run {head.run_id} is being deleted already")
+    return replace(
+        head,
+        epoch=head.epoch + 1,
+        writer=OPERATOR,
+        nonce=entropy(9).hex(),
+        phase=Phase.DELETING,
+        updated=at.isoformat(),
+    )
 
 
 def parse_head(body: bytes, keys: StoreKeys) -> Head:

@@ -242,7 +242,7 @@ class TestLooking:
 
     @pytest.mark.req("D10")
     def test_a_name_of_a_newer_format_is_refused(self, world: World) -> None:
-        world.store.put_new(NAME_KEY, b'{"format":2,"nonce":"x"}', {})
+        world.store.put_new(NAME_KEY, b'{"format":3,"nonce":"x"}', {})
 
         with pytest.raises(FormatTooNew):
             world.runs.look_up("team", "triage")
