@@ -9,20 +9,21 @@ The surprise: two operators of one cluster have one id. What keeps those apart i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from milepost.checkpoint.answers import Done, Purpose, Write
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
 from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, FormatTooNew, RunDeleted, StoreOwnedElsewhere
 
-__all__ = ["FORMAT", "KEY", "LAYOUT", "Owner", "claim_prefix"]
+__all__ = ["KEY", "LAYOUT", "Owner", "claim_prefix"]
 
 KEY: Final = "_owner"
-FORMAT: Final = 1
 LAYOUT: Final = 1
 """Version of what lies below the prefix: which objects there are, and under which keys."""
 
@@ -30,21 +31,16 @@ LAYOUT: Final = 1
 class Owner(BaseModel):
     """What the object says. `recovered_from` are the owners before this one, the last one last."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    format: int = FORMAT
-    layout: int = LAYOUT
-    cluster: str
-    recovered_from: tuple[str, ...] = ()
+    layout: Annotated[int, Field(ge=1)] = LAYOUT
+    cluster: Annotated[str, Field(min_length=1)]
+    recovered_from: list[str] = []
 
-
-class _Versions(BaseModel):
-    """The part that every version can read."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    format: int
-    layout: int
+    def body(self) -> bytes:
+        """Return the object's bytes."""
+        fields = {"format": NEWEST[Kind.OWNER], **self.model_dump()}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def claim_prefix(
@@ -65,11 +61,10 @@ def claim_prefix(
                 return known
             if known.cluster not in recover_from:
                 raise StoreOwnedElsewhere(store.uri, found=known.cluster, ours=cluster)
-            owner = Owner(cluster=cluster, recovered_from=(*known.recovered_from, known.cluster))
+            owner = Owner(cluster=cluster, recovered_from=[*known.recovered_from, known.cluster])
             etag = found.etag
-        body = owner.model_dump_json().encode()
         try:
-            outcome = send(store, Write(Purpose.NAME, KEY, body, etag=etag), patience)
+            outcome = send(store, Write(Purpose.NAME, KEY, owner.body(), etag=etag), patience)
         except RunDeleted:
             # Somebody removed the object that was to be replaced: it is created then.
             continue
@@ -79,10 +74,9 @@ def claim_prefix(
 
 def _parsed(body: bytes) -> Owner:
     try:
-        versions = _Versions.model_validate_json(body)
-        for found, known in ((versions.format, FORMAT), (versions.layout, LAYOUT)):
-            if found > known:
-                raise FormatTooNew(KEY, found=found, known=known)
-        return Owner.model_validate_json(body)
-    except ValidationError as error:
-        raise Corrupt(KEY, f"it does not say whose prefix this is: {error.errors()[0]['msg']}") from error
+        owner = Owner.model_validate(upgrade(Kind.OWNER, read_json(body), KEY))
+    except ValueError as error:
+        raise Corrupt(KEY, f"it does not say whose prefix this is: {error}") from error
+    if owner.layout > LAYOUT:
+        raise FormatTooNew(KEY, kind="layout", found=owner.layout, known=LAYOUT)
+    return owner

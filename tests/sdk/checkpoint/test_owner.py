@@ -5,10 +5,11 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from milepost.checkpoint import owner
+from milepost.api.names import StoreKeys
 from milepost.checkpoint.memory import MemoryStore
 from milepost.checkpoint.owner import KEY, Owner, claim_prefix
 from milepost.checkpoint.sending import Patience
@@ -16,6 +17,7 @@ from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, FormatTooNew, MilepostError, StoreOwnedElsewhere
 from tests.support.store_doubles import FakeTime, Fault, FaultyStore
 
+GOLDEN = Path(__file__).resolve().parents[2] / "data" / "formats" / "owner-1.json"
 PATIENCE = Patience(os.urandom, deadline=5.0)
 
 
@@ -61,8 +63,8 @@ def test_a_prefix_that_is_recovered_is_closed_to_the_owner_before() -> None:
     store = MemoryStore()
     claimed(store, "a")
 
-    assert claimed(store, "b", "other", "a") == Owner(cluster="b", recovered_from=("a",))
-    assert claimed(store, "b") == Owner(cluster="b", recovered_from=("a",))
+    assert claimed(store, "b", "other", "a") == Owner(cluster="b", recovered_from=["a"])
+    assert claimed(store, "b") == Owner(cluster="b", recovered_from=["a"])
     with pytest.raises(StoreOwnedElsewhere):
         claimed(store, "a")
 
@@ -120,10 +122,15 @@ def test_an_owner_that_is_removed_during_a_takeover_is_made_anew() -> None:
 @pytest.mark.parametrize(
     ("body", "error", "said"),
     [
-        (b'{"format": 2, "layout": 1, "who": "a"}', FormatTooNew, "format 2"),
-        (b'{"format": 1, "layout": 2, "cluster": "a"}', FormatTooNew, "format 2"),
-        (b'{"format": 1, "layout": 1}', Corrupt, "it does not say whose prefix this is: Field required"),
-        (b"", Corrupt, "it does not say whose prefix this is"),
+        (b'{"format":2,"who":"a"}', FormatTooNew, "the owner has format 2, which is newer than 1"),
+        (
+            b'{"format":1,"layout":2,"cluster":"a"}',
+            FormatTooNew,
+            "the layout has format 2, which is newer than 1",
+        ),
+        (b'{"format":1,"layout":1}', Corrupt, "it does not say whose prefix this is: "),
+        (b'{"layout":1,"cluster":"a"}', Corrupt, "the owner does not say its format"),
+        (b"", Corrupt, "it does not say whose prefix this is: "),
     ],
 )
 def test_what_cannot_be_read_is_left_as_it_is(body: bytes, error: type[MilepostError], said: str) -> None:
@@ -136,7 +143,16 @@ def test_what_cannot_be_read_is_left_as_it_is(body: bytes, error: type[MilepostE
 
 
 def test_the_object_can_be_no_namespaces() -> None:
-    from milepost.api.names import StoreKeys  # noqa: PLC0415  (only here: what a namespace may be called)
-
     with pytest.raises(MilepostError):
-        StoreKeys(owner.KEY)
+        StoreKeys(KEY)
+
+
+def test_its_form_is_the_golden_one() -> None:
+    owner = Owner(cluster="cluster-2", recovered_from=["cluster-1"])
+    if os.environ.get("MILEPOST_REWRITE_GOLDEN"):
+        GOLDEN.write_bytes(owner.body())
+    store = MemoryStore()
+    store.put_new(KEY, GOLDEN.read_bytes(), {})
+
+    assert owner.body() == GOLDEN.read_bytes()
+    assert claimed(store, "cluster-2") == owner
