@@ -108,12 +108,14 @@ def read_base(store: Store, keys: StoreKeys, named: Base) -> State:
     return parse_base(found.body, named, keys)
 
 
-def read_records(store: Store, head: Head) -> Iterator[tuple[str, tuple[tuple[Record, str], ...]]]:
+def read_records(
+    store: Store, head: Head, archive: Archive | None = None
+) -> Iterator[tuple[str, tuple[tuple[Record, str], ...]]]:
     """Yield the history's objects in order: each one's key, and its records with their lines' digests.
 
     That the records continue each other is for the fold to check. Raises as `load` does.
     """
-    archive = Archive(store, head.keys)
+    archive = archive or Archive(store, head.keys)
     for named in head.segments:
         key = segment_key(head.keys, named)
         yield key, parsed(archive.segment(named), key)

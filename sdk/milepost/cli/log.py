@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
+from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import load, read_records
-from milepost.checkpoint.records import Claimed, Record, StepCompleted, StepFailure
+from milepost.checkpoint.records import Claimed, Record, StepCompleted, StepFailure, ToolCalled, dump_event
 from milepost.checkpoint.store import Store
 
 __all__ = ["Row", "read_rows", "rows_of"]
@@ -20,7 +21,8 @@ __all__ = ["Row", "read_rows", "rows_of"]
 class Row:
     """One step. `attempts` counts its tries, `pod` the run's attempt that recorded it; sizes are bytes.
 
-    `duration_s` and `started` are those of the last try.
+    `duration_s` and `started` are those of the last try; `calls` are the tool calls of all tries, as they
+    are recorded.
     """
 
     seq: int
@@ -33,39 +35,51 @@ class Row:
     epoch: int
     pod: int
     error: str = ""
+    description: str = ""
+    summary: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    calls: tuple[Mapping[str, Any], ...] = ()
 
 
 def read_rows(store: Store, head: Head) -> tuple[State, list[Row]]:
     """Return the folded log and its rows. Raises Missing and Corrupt, naming the object."""
-    state = load(store, head)
-    records = (record for _, lines in read_records(store, head) for record, _ in lines)
+    archive = Archive(store, head.keys)
+    state = load(store, head, archive)
+    records = (record for _, lines in read_records(store, head, archive) for record, _ in lines)
     return state, rows_of(records)
 
 
 def rows_of(records: Iterable[Record]) -> list[Row]:
     """Return the rows of these records."""
     rows: dict[str, Row] = {}
+    calls: dict[str, list[Mapping[str, Any]]] = {}
     pod = 0
     for record in records:
         for event in record.events:
             match event:
                 case Claimed(attempt=attempt):
                     pod = attempt
+                case ToolCalled(step=step):
+                    calls.setdefault(step, []).append(dump_event(event))
                 case StepCompleted() | StepFailure():
                     rows.pop(event.step.id, None)
-                    rows[event.step.id] = _row(record, event, pod)
+                    rows[event.step.id] = _row(record, event, pod, calls.get(event.step.id, []))
                 case _:
                     pass
     return list(rows.values())
 
 
-def _row(record: Record, event: StepCompleted | StepFailure, pod: int) -> Row:
+def _row(
+    record: Record, event: StepCompleted | StepFailure, pod: int, calls: Iterable[Mapping[str, Any]]
+) -> Row:
     took = datetime.fromisoformat(event.ended_at) - datetime.fromisoformat(event.started_at)
     status: Literal["recorded", "tried", "failed"] = "recorded"
     error, size = "", None
+    words: dict[str, Any] = {}
     match event:
         case StepCompleted(result=result):
             size = result.size
+            words = {"description": event.description, "summary": event.summary, "meta": event.meta}
         case StepFailure(final=final, error=data):
             status = "failed" if final else "tried"
             error = f"{data.kind}: {data.message}"
@@ -80,4 +94,6 @@ def _row(record: Record, event: StepCompleted | StepFailure, pod: int) -> Row:
         epoch=record.epoch,
         pod=pod,
         error=error,
+        calls=tuple(calls),
+        **words,
     )

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from milepost import Misuse, NotStorable, Run, StepFailed
+from milepost.checkpoint import codec
 from milepost.checkpoint.records import Planned, StepCompleted
 from milepost.errors import RunHalted, StoreUnavailable
 from tests.support.sessions import RunInMemory
@@ -168,6 +170,46 @@ async def test_a_record_says_which_step_it_is_which_try_and_when(run: RunInMemor
     }
     assert (record.attempt, record.declared) == (1, "Any")
     assert record.started_at <= record.ended_at
+
+
+def shout(text: str) -> str:
+    """Say it louder.
+
+    And nothing else.
+    """
+    return text.upper()
+
+
+@pytest.mark.req("A1")
+async def test_a_record_holds_what_the_author_says_of_the_step(run: RunInMemory) -> None:
+    meta = {"when": date(2026, 1, 1), "by": ("me",)}
+
+    async def agent(run: Run) -> None:
+        await run.step("plain", lambda: 1, summary="one", meta=meta)
+        await run.step("shout", shout, "hey", summary=lambda said: f"said {said}")
+
+    await run.go_on(agent)
+
+    plain, louder = run.step("plain"), run.step("shout")
+    assert (plain.description, plain.summary) == ("", "one")
+    assert {name: codec.decode(value) for name, value in plain.meta.items()} == meta
+    assert (louder.description, louder.summary, louder.meta) == ("Say it louder.", "said HEY", {})
+
+
+async def test_a_summary_that_raises_fails_the_step(run: RunInMemory) -> None:
+    async def agent(run: Run) -> None:
+        await run.step("it", lambda: 1, summary=lambda one: f"{one / 0}", attempts=1)
+
+    with pytest.raises(StepFailed, match="ZeroDivisionError"):
+        await run.go_on(agent)
+
+
+async def test_notes_that_cannot_be_stored_are_refused_where_they_are_given(run: RunInMemory) -> None:
+    async def agent(run: Run) -> None:
+        with pytest.raises(NotStorable, match="meta what"):
+            _ = run.step("it", lambda: 1, meta={"what": object()})
+
+    await run.go_on(agent)
 
 
 @pytest.mark.req("A6")

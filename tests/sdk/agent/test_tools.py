@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from milepost import Call, Misuse, NotStorable, Retry, Run, StepFailed, tool
 from milepost.api.names import idempotency_key
-from milepost.checkpoint.records import StepCompleted, StepFailure, ToolCalled
+from milepost.checkpoint.records import StepCompleted, StepFailure, ToolCalled, Value
 from tests.support.sessions import RunInMemory, wait_until
 
 AT_ONCE = Retry(wait=0)
@@ -165,6 +165,23 @@ async def test_a_call_that_succeeded_is_not_made_again_when_its_step_is_tried_ag
     assert outside.keys == [f"{RUN_ID}/it"]
     (called,) = run.events(ToolCalled)
     assert called.result is not None
+
+
+@pytest.mark.req("A2")
+async def test_a_call_in_a_steps_body_is_recorded_with_its_arguments(
+    run: RunInMemory, outside: Outside
+) -> None:
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            await outside.send(1, draft=True)
+
+        await run.step("it", body)
+
+    await run.go_on(agent)
+
+    (called,) = run.events(ToolCalled)
+    (number,), draft = called.inputs, called.named["draft"]
+    assert (number.inline, draft.inline) == (Value(inline=1, size=1), Value(inline=True, size=4))
 
 
 @pytest.mark.req("E2")

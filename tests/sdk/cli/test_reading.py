@@ -29,6 +29,7 @@ from milepost.checkpoint.sending import Patience
 from milepost.cli import show, stores
 from milepost.cli.app import app
 from milepost.errors import InvalidRun
+from tests.support.histories import a_call
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -125,7 +126,24 @@ def test_a_step_that_failed_and_will_be_tried_again_is_shown_with_its_error(stor
             "epoch": 1,
             "pod": 1,
             "error": "builtins.ValueError: no",
+            "description": "",
+            "summary": "",
+            "meta": {},
+            "calls": [],
         }
+    ]
+
+
+@pytest.mark.req("A1", "A2")
+def test_a_step_is_shown_with_its_authors_words_and_its_tool_calls(store: FileStore) -> None:
+    words = {"description": "Send it.", "summary": "sent to 3", "meta": {"cost": 2}}
+    claim(store, begin(store, "one"), 1, a_call("send"), completed("send", 1).model_copy(update=words))
+
+    (row,) = json.loads(milepost(store, "steps", "one", "--json").stdout)
+
+    assert {name: row[name] for name in words} == words
+    assert [(call["tool"], call["effect"], call["key"]) for call in row["calls"]] == [
+        ("send", "keyed", f"{'a' * 20}/send")
     ]
 
 
