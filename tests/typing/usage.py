@@ -42,6 +42,8 @@ async def look_up(word: str, limit: int = 3) -> list[str]:
 
 async def one_page(run: Run, name: str) -> Page:
     page = await run.step("scan", scan, name, key=name, attempts=5, retry=Retry(on=OSError, wait=2))
+    told = await run.step("told", scan, name, summary=lambda page: page.words[0], meta={"shelf": 3})
+    assert_type(told, Page)
     assert_type(page, Page)
     assert_type(await run.step("publish", publish, page), str)
     return page
