@@ -58,6 +58,26 @@ os.fsync = waiting
 FileStore(sys.argv[1]).put_if("head", b"late", {}, etag=sys.argv[2])
 """
 
+FORK_WITHIN_A_WRITE = """
+import os, signal, sys
+from milepost.checkpoint.file import FileStore
+
+fsync, children = os.fsync, []
+
+def forking(handle):
+    # The scratch file is written, and the lock is held.
+    if not children and os.readlink(f"/proc/self/fd/{handle}").endswith("/scratch"):
+        children.append(os.fork())
+        if not children[0]:
+            signal.pause()
+    fsync(handle)
+
+os.fsync = forking
+store = FileStore(sys.argv[1], lock_within=1.0)
+print(type(store.put_new("first", b"", {})).__name__, type(store.put_new("second", b"", {})).__name__)
+os.kill(children[0], signal.SIGKILL)
+"""
+
 
 def stored(answer: object) -> str:
     assert isinstance(answer, Stored), answer
@@ -287,6 +307,13 @@ def test_a_process_that_died_with_the_lock_does_not_keep_it(
     found = store.get("head")
     assert isinstance(found, Found)
     assert found.body == b"early"
+
+
+def test_a_child_that_was_forked_within_a_write_does_not_keep_the_lock(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", FORK_WITHIN_A_WRITE, str(tmp_path)]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
+
+    assert said.stdout.split() == ["Stored", "Stored"]
 
 
 def test_those_who_wait_for_the_lock_try_less_and_less_often(
