@@ -173,15 +173,20 @@ def test_threads_that_ask_for_one_blob_at_once_fetch_it_once(store: CountingStor
     assert len(store.gets) == 1
 
 
-def test_threads_that_keep_one_value_at_once_write_it_once(store: CountingStore) -> None:
-    kept, together = values(store), threading.Barrier(8)
+def test_who_keeps_a_value_that_is_on_its_way_waits_for_it(store: CountingStore) -> None:
+    kept, first, second = values(store), threading.Event(), threading.Event()
 
-    def ask(_: int) -> Value:
-        together.wait(10)
-        return kept.keep(LARGE)
+    def on_its_way() -> None:
+        first.set()
+        second.wait(0.3)
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(ask, range(8))) == [STORED] * 8
+    store.next_puts(Fault(before=on_its_way), Fault(before=second.set))
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(kept.keep, LARGE)
+        assert first.wait(10)
+        other = pool.submit(kept.keep, LARGE)
+        assert [one.result(10), other.result(10)] == [STORED] * 2
     assert len(store.puts) == 1
 
 
