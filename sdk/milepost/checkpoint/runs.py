@@ -16,15 +16,15 @@ from typing import Any, Final, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from milepost.api.names import Entropy, StoreKeys, new_run_id
-from milepost.api.resource import Phase, RunSpec
-from milepost.api.summary import HeadSummary, NameRecord
+from milepost.api.resource import DeletionPolicy, Phase, RunSpec
+from milepost.api.summary import HeadSummary, NameRecord, NameState
 from milepost.checkpoint import history
-from milepost.checkpoint.answers import Lost, Purpose, Write
+from milepost.checkpoint.answers import Done, Lost, Purpose, Write
 from milepost.checkpoint.claim import replace_head
 from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
-from milepost.checkpoint.head import first_head
+from milepost.checkpoint.head import deleting_head, first_head
 from milepost.checkpoint.history import HeadAt
-from milepost.checkpoint.records import OPERATOR, Claimed, Event, Finished, Started
+from milepost.checkpoint.records import OPERATOR, Claimed, Event, Finished, Halted, Started
 from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found, Store, Unchanged
 from milepost.errors import Corrupt, MilepostError, Missing, RunDeleted
@@ -97,7 +97,15 @@ class Runs:
     deadline: float = _DEADLINE
 
     def look_up(self, namespace: str, name: str) -> NameSeen | None:
-        """Return which run the name stands for, or None if it stands for none."""
+        """Return which run the name stands for, or None if it stands for none.
+
+        Of a run whose state is Expired the record is all there is, or will be in a moment.
+        """
+        seen = self.read_name(namespace, name)
+        return None if seen is not None and seen.record.state is NameState.FREE else seen
+
+    def read_name(self, namespace: str, name: str) -> NameSeen | None:
+        """Return the name's record as it stands, also one that stands for no run any more."""
         key = StoreKeys(namespace).name(name)
         found = self.store.get(key)
         return _name_seen(found, key) if isinstance(found, Found) else None
@@ -111,27 +119,28 @@ class Runs:
         """Begin a run under a name that stands for none yet, and return its run id.
 
         Begun meanwhile for the same resource: that run's id. Raises Stale where the name was given to
-        another resource's run.
+        another resource's run, or was changed since this call began.
         """
+        # Looked at before the head is made: whoever takes an unnamed head away changes the name first.
+        seen = self.read_name(new.namespace, new.name)
+        if seen is not None and seen.record.state is not NameState.FREE:
+            return _begun(seen.record, new)
         run_id = self._create_head(new)
-        record = NameRecord(new.name, run_id, new.resource_uid, new.spec_digest)
-        lost = self._write_name(new.namespace, record, etag="")
-        if lost is None:
-            return run_id
-        if lost.record.resource_uid == new.resource_uid:
-            return lost.record.run_id
-        raise Stale(f"the name {new.name} was given to run {lost.record.run_id}")
+        lost = self._write_name(new.namespace, _record(new, run_id), etag=seen.etag if seen else "")
+        return run_id if lost is None else _begun(lost.record, new)
 
-    def adopt(self, namespace: str, name: NameSeen, head: HeadSeen, resource_uid: str) -> None:
+    def adopt(
+        self, namespace: str, name: NameSeen, head: HeadSeen, resource_uid: str, *, cluster: str = ""
+    ) -> None:
         """Let a known run belong to another resource of the same name, which goes on with it.
 
-        The name is changed first: a head that still carries the old resource is set right by the next call.
-        Raises Stale, and RunDeleted where the head is gone.
+        `cluster` is the resource's, where it may be another one. The name is changed first: a head that still
+        carries the old resource is set right by the next call. Raises Stale, and RunDeleted where the head is
+        gone.
         """
-        if name.record.resource_uid != resource_uid:
-            record = replace(name.record, resource_uid=resource_uid)
-            if self._write_name(namespace, record, etag=name.etag) is not None:
-                raise Stale(f"the name {record.name} was changed meanwhile")
+        cluster = cluster or name.record.cluster
+        if (name.record.resource_uid, name.record.cluster) != (resource_uid, cluster):
+            self.change_name(namespace, name, resource_uid=resource_uid, cluster=cluster)
         if not head.summary.phase.terminal and head.summary.resource_uid != resource_uid:
             self._claim(head, (), resource_uid=resource_uid)
 
@@ -145,27 +154,77 @@ class Runs:
             return head
         return self._claim(head, (Finished(phase=phase, reason=reason, message=message),))
 
+    def begin_deletion(self, head: HeadSeen) -> HeadSeen:
+        """Take the run from every writer for good, so that its objects can go. It cannot be taken back.
+
+        A run that is being deleted already stays as it is. Raises Stale where the head is no longer the one
+        seen, RunDeleted where it is gone.
+        """
+        if head.at.head.deleting:
+            return head
+        after = deleting_head(head.at.head, at=self.clock(), entropy=self.entropy)
+        write = Write(Purpose.CLAIM, after.keys.head, after.body(), after.metadata(), head.etag, after)
+        outcome = send(self.store, write, self._patience())
+        if not isinstance(outcome, Done):
+            raise Stale(f"run {after.run_id} has gone on since record {after.seq}")
+        return self._seen(HeadAt(after, outcome.etag))
+
+    def hold(self, at: HeadAt, *, reason: str, message: str) -> HeadSeen:
+        """Halt a run from outside: claim it, keeping the attempt, so that its executor is refused.
+
+        Raises Stale where the head is no longer this one, RunDeleted where it is gone.
+        """
+        return self._claim(self._seen(at), (Halted(reason=reason, message=message),))
+
+    def point(self, namespace: str, name: NameSeen, run_id: str) -> None:
+        """Let a name stand for another run, which does the same work. Raises Stale."""
+        record = replace(name.record, run_id=run_id, outcome="")
+        if self._write_name(namespace, record, etag=name.etag) is not None:
+            raise Stale(f"the name {record.name} was changed meanwhile")
+
     def supersede(self, name: NameSeen, head: HeadSeen | None, new: NewRun) -> str:
         """Begin a run under a name whose run is another one, which is ended first. Return the new run's id.
 
-        Raises Stale, and RunDeleted where the head of the run that is to end is gone.
+        Where the name's policy is Delete, the other run's deletion is begun as well. Raises Stale, and
+        RunDeleted where the head of the run that is to end is gone.
         """
         if head is not None and not head.summary.phase.terminal:
-            why = f"{new.namespace}/{new.name} was applied anew with another spec"
-            self.end(head, phase=Phase.CANCELLED, reason="Superseded", message=why)
+            how = "after its checkpoints were to go" if _same_spec(name, new) else "with another spec"
+            why = f"{new.namespace}/{new.name} was applied anew {how}"
+            head = self.end(head, phase=Phase.CANCELLED, reason="Superseded", message=why)
+        if head is not None and name.record.deletion_policy is DeletionPolicy.DELETE:
+            self.begin_deletion(head)
         run_id = self._create_head(new)
-        record = NameRecord(new.name, run_id, new.resource_uid, new.spec_digest)
-        if self._write_name(new.namespace, record, etag=name.etag) is not None:
+        if self._write_name(new.namespace, _record(new, run_id), etag=name.etag) is not None:
             raise Stale(f"the name {new.name} was changed meanwhile")
         return run_id
 
     def note_outcome(self, namespace: str, name: NameSeen, outcome: str) -> None:
         """Let the name say how its run ended. Raises Stale."""
-        if name.record.outcome == outcome:
-            return
-        record = replace(name.record, outcome=outcome)
+        if name.record.outcome != outcome:
+            self.change_name(namespace, name, outcome=outcome)
+
+    def note_retention(
+        self, namespace: str, name: NameSeen, *, deletion_policy: DeletionPolicy, retention_s: int
+    ) -> None:
+        """Let the name say what becomes of its run, as the resource says now. Raises Stale."""
+        if (name.record.deletion_policy, name.record.retention_s) != (deletion_policy, retention_s):
+            self.change_name(namespace, name, deletion_policy=deletion_policy, retention_s=retention_s)
+
+    def change_name(self, namespace: str, name: NameSeen, **changes: Any) -> None:
+        """Replace fields of the name's record, on condition that it is the one seen. Raises Stale.
+
+        Without any changes it is written anew all the same: whoever is about to write it looks again.
+        """
+        record = replace(name.record, **changes)
         if self._write_name(namespace, record, etag=name.etag) is not None:
             raise Stale(f"the name {record.name} was changed meanwhile")
+
+    def block_name(self, namespace: str, name: str, run_id: str) -> None:
+        """Let a name that has no record stand for no run, least of all for this one. Raises Stale."""
+        record = NameRecord(name, run_id, "", "", state=NameState.FREE)
+        if self._write_name(namespace, record, etag="") is not None:
+            raise Stale(f"the name {name} was given to a run meanwhile")
 
     def _patience(self) -> Patience:
         return Patience(self.entropy, deadline=self.deadline)
@@ -239,6 +298,29 @@ class Runs:
         except RunDeleted as error:
             raise Stale(f"the name {record.name} was removed meanwhile") from error
         return _name_seen(outcome.found, key) if isinstance(outcome, Lost) else None
+
+
+def _record(new: NewRun, run_id: str) -> NameRecord:
+    return NameRecord(
+        new.name,
+        run_id,
+        new.resource_uid,
+        new.spec_digest,
+        cluster=new.cluster,
+        deletion_policy=new.spec.deletion_policy,
+        retention_s=new.spec.retention_seconds,
+    )
+
+
+def _same_spec(name: NameSeen, new: NewRun) -> bool:
+    return name.record.spec_digest == new.spec_digest
+
+
+def _begun(record: NameRecord, new: NewRun) -> str:
+    """Return the run that was begun for this very resource. Raises Stale where the name says otherwise."""
+    if record.resource_uid == new.resource_uid and record.state is not NameState.FREE:
+        return record.run_id
+    raise Stale(f"the name {new.name} was given to run {record.run_id}, or freed of it, meanwhile")
 
 
 def _configuration(spec: RunSpec) -> dict[str, Any]:

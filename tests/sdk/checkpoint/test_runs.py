@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from milepost.api.names import StoreKeys
-from milepost.api.resource import AgentSpec, Phase, RunSpec
-from milepost.api.summary import NameRecord, Outcome
+from milepost.api.resource import AgentSpec, DeletionPolicy, Phase, RunSpec
+from milepost.api.summary import NameRecord, NameState, Outcome
 from milepost.checkpoint.answers import Purpose, Write
 from milepost.checkpoint.claim import claim
 from milepost.checkpoint.history import HeadAt, load, read_head
@@ -22,8 +22,13 @@ from tests.support.store_doubles import Crashed, Fault, FaultyStore, Numbers
 NAME_KEY = "team/names/triage"
 
 
+def a_record(run_id: str, uid: str, digest: str) -> NameRecord:
+    return NameRecord("triage", run_id, uid, digest, cluster="cluster-1", retention_s=3600)
+
+
 def a_new_run(*, uid: str = "uid-1", digest: str = "spec-1") -> NewRun:
     spec = RunSpec(
+        retention_seconds=3600,
         agent=AgentSpec(image="agent:1", entrypoint="triage.agent:main", version="3"),
         goal="sort the mail",
         inputs={"limit": 3},
@@ -100,7 +105,7 @@ class TestStart:
 
         keys = StoreKeys("team", run_id)
         assert [put.key for put in world.store.puts] == [keys.head, NAME_KEY]
-        assert world.name().record == NameRecord("triage", run_id, "uid-1", "spec-1")
+        assert world.name().record == a_record(run_id, "uid-1", "spec-1")
         seen = world.head()
         assert (seen.summary.phase, seen.summary.epoch, seen.summary.attempt) == (Phase.PENDING, 0, 0)
 
@@ -122,6 +127,7 @@ class TestStart:
             step_attempts=3,
             configuration={
                 "agent": {"image": "agent:1", "entrypoint": "triage.agent:main", "version": "3"},
+                "retentionSeconds": 3600,
             },
         )
 
@@ -205,6 +211,14 @@ class TestTrouble:
         assert begun.name().record.resource_uid == begun.head().summary.resource_uid == "uid-2"
         assert begun.head().summary.epoch == 1
 
+    def test_an_adoption_by_another_cluster_says_which(self, begun: World, fault: Fault, key: str) -> None:
+        begun.store.next_puts(fault, only=key)
+
+        begun.runs.adopt("team", begun.name(), begun.head(), "uid-1", cluster="cluster-2")
+
+        begun.store.arrive()
+        assert begun.name().record.cluster == "cluster-2"
+
     def test_a_superseded_run_is_ended_and_followed_once(self, begun: World, fault: Fault, key: str) -> None:
         old = begun.head()
         begun.store.next_puts(fault, only=key)
@@ -212,7 +226,7 @@ class TestTrouble:
         run_id = begun.runs.supersede(begun.name(), old, a_new_run(digest="spec-2"))
 
         begun.store.arrive()
-        assert begun.name().record == NameRecord("triage", run_id, "uid-1", "spec-2")
+        assert begun.name().record == a_record(run_id, "uid-1", "spec-2")
         assert begun.head(old.summary.run_id).summary.phase is Phase.CANCELLED
         assert len(begun.heads()) == 2
 
@@ -454,7 +468,7 @@ class TestSupersede:
             Phase.CANCELLED,
             Outcome("Superseded", "team/triage was applied anew with another spec"),
         )
-        assert begun.name().record == NameRecord("triage", run_id, "uid-2", "spec-2")
+        assert begun.name().record == a_record(run_id, "uid-2", "spec-2")
         assert begun.head().at.head.key_root == run_id != old.at.head.key_root
         with pytest.raises(Fenced):
             begun.commit_on(at, a_step("late"))
@@ -515,6 +529,126 @@ class TestSupersede:
         run_id = begun.runs.supersede(begun.name(), None, a_new_run(digest="spec-2"))
 
         assert begun.heads() == [StoreKeys("team", run_id).head]
+
+
+class TestANameThatGaveItsRunUp:
+    @pytest.fixture
+    def freed(self, begun: World) -> World:
+        begun.undisturbed.change_name("team", begun.name(), state=NameState.FREE)
+        return begun
+
+    def test_it_stands_for_no_run(self, freed: World) -> None:
+        seen = freed.runs.read_name("team", "triage")
+
+        assert seen is not None
+        assert seen.record.state is NameState.FREE
+        assert freed.runs.look_up("team", "triage") is None
+
+    @pytest.mark.req("C2")
+    def test_the_next_run_is_begun_over_it(self, freed: World) -> None:
+        before = freed.runs.read_name("team", "triage")
+
+        run_id = freed.runs.start(a_new_run())
+
+        assert before is not None
+        assert freed.name().record == a_record(run_id, "uid-1", "spec-1")
+        assert freed.store.puts_to("/names/")[-1].etag == before.etag
+
+    @pytest.mark.parametrize("blocked", ["before the name was looked at", "while the head was made"])
+    def test_a_name_that_was_changed_while_the_head_was_made_is_not_taken(
+        self, freed: World, blocked: str
+    ) -> None:
+        def change() -> None:
+            seen = freed.undisturbed.read_name("team", "triage")
+            assert seen is not None
+            freed.undisturbed.change_name("team", seen)
+
+        if blocked == "while the head was made":
+            freed.store.next_puts(Fault(after=change), only="/head")
+            with pytest.raises(Stale):
+                freed.runs.start(a_new_run())
+            assert freed.runs.look_up("team", "triage") is None
+        else:
+            change()
+            assert freed.runs.start(a_new_run()) == freed.name().record.run_id
+
+    def test_a_name_that_was_blocked_while_the_head_was_made_is_not_taken(self, world: World) -> None:
+        world.store.next_puts(
+            Fault(after=lambda: world.undisturbed.block_name("team", "triage", "r" * 20)), only="/head"
+        )
+
+        with pytest.raises(Stale):
+            world.runs.start(a_new_run())
+        assert world.runs.look_up("team", "triage") is None
+
+    def test_a_name_that_was_given_to_a_run_cannot_be_blocked(self, begun: World) -> None:
+        with pytest.raises(Stale):
+            begun.runs.block_name("team", "triage", begun.name().record.run_id)
+
+
+class TestADeletionThatBegins:
+    @pytest.mark.req("C3")
+    def test_no_writer_can_record_anything_after_it(self, begun: World) -> None:
+        at = begun.take()
+
+        begun.runs.begin_deletion(begun.head())
+
+        with pytest.raises(RunDeleted):
+            begun.commit_on(at, a_step("late"))
+        with pytest.raises(RunDeleted):
+            begun.take(2)
+        assert begun.head().summary.phase is Phase.DELETING
+
+    def test_a_run_that_has_gone_on_is_stale(self, begun: World) -> None:
+        seen = begun.head()
+        begun.take()
+
+        with pytest.raises(Stale):
+            begun.runs.begin_deletion(seen)
+
+    def test_a_head_that_is_gone_is_reported(self, begun: World) -> None:
+        seen = begun.head()
+        begun.store.delete(seen.at.head.keys.head)
+
+        with pytest.raises(RunDeleted):
+            begun.runs.begin_deletion(seen)
+
+    def test_it_begins_once(self, begun: World) -> None:
+        seen = begun.runs.begin_deletion(begun.head())
+        begun.store.puts.clear()
+
+        assert begun.runs.begin_deletion(seen) == seen
+        assert begun.store.puts == []
+
+    @pytest.mark.req("K6")
+    def test_it_begins_where_a_run_is_superseded_whose_checkpoints_go_with_its_resource(
+        self, begun: World
+    ) -> None:
+        begun.runs.note_retention(
+            "team", begun.name(), deletion_policy=DeletionPolicy.DELETE, retention_s=3600
+        )
+        old = begun.head()
+
+        run_id = begun.runs.supersede(begun.name(), old, a_new_run(uid="uid-2"))
+
+        assert begun.head(old.summary.run_id).summary.phase is Phase.DELETING
+        assert begun.name().record == a_record(run_id, "uid-2", "spec-1")
+
+
+class TestNoteRetention:
+    def test_the_name_says_what_becomes_of_its_run(self, begun: World) -> None:
+        before = begun.name().record
+
+        begun.runs.note_retention("team", begun.name(), deletion_policy=DeletionPolicy.DELETE, retention_s=5)
+
+        assert begun.name().record == replace(before, deletion_policy=DeletionPolicy.DELETE, retention_s=5)
+
+    def test_noting_it_again_writes_nothing(self, begun: World) -> None:
+        begun.runs.note_retention(
+            "team", begun.name(), deletion_policy=DeletionPolicy.RETAIN, retention_s=3600
+        )
+
+        assert begun.store.puts == []
 
 
 class TestNoteOutcome:
