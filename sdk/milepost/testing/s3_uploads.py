@@ -4,8 +4,8 @@ An upload is kept apart from the objects until it is completed; then the object 
 conditions of any other write. It refuses parts copied from objects, and listing what is under way: tests ask
 `FakeS3.uploads` for that.
 
-The surprise is faithful to AWS: a completion that is refused leaves the upload as it was, and one that was
-applied is forgotten, so that the same request again meets NoSuchUpload.
+The surprise is as AWS documents it: a completion that is refused leaves the upload as it was, and one that
+was applied is forgotten, so that the same request again meets NoSuchUpload.
 """
 
 from __future__ import annotations
