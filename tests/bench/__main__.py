@@ -1,20 +1,31 @@
-"""Run the benchmarks: `python -m tests.bench [NAME ...]`."""
+"""Run the benchmarks: `python -m tests.bench [NAME ...]`; without a name all, and the page about them."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.bench import conversation, load, overhead, recovery, step_overhead, storage, two_writers
+from tests.bench import (
+    conversation,
+    load,
+    overhead,
+    page,
+    recovery,
+    step_overhead,
+    storage,
+    two_writers,
+)
 
 BENCHES = {
-    "storage": storage.main,
-    "conversation": conversation.main,
+    "step_overhead": step_overhead.main,
     "overhead": overhead.main,
     "load": load.main,
+    "storage": storage.main,
+    "conversation": conversation.main,
     "two_writers": two_writers.main,
-    "step_overhead": step_overhead.main,
     "recovery": recovery.main,
+    "page": page.main,
 }
 
-for name in sys.argv[1:] or BENCHES:
-    BENCHES[name]()
+if __name__ == "__main__":
+    for name in sys.argv[1:] or BENCHES:
+        BENCHES[name]()

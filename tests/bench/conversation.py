@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from tests.bench import report
+from tests.bench.ours import Bucket
 from tests.bench.peer import figures
 from tests.bench.rivals import Rival
-from tests.bench.scene import Scene, scene
+from tests.bench.scene import scene
 from tests.bench.storage import slope
 from tools.cluster.progress import say
 
@@ -27,7 +28,7 @@ SIZE = 5 * 1024
 def main() -> None:
     """Measure, and write `conversation.json`."""
     with scene() as here:
-        halves = {total: measure(here, OPENING, total, SIZE) for total in (1, TURNS // 2, TURNS)}
+        halves = {total: measure(here.bucket, OPENING, total, SIZE) for total in (1, TURNS // 2, TURNS)}
         say(f"ours: {halves}")
         peers = {rival.name: figures(partial(_theirs, rival)) for rival in here.rivals}
     report.write(
@@ -43,9 +44,9 @@ def main() -> None:
     )
 
 
-def measure(here: Scene, opening: int, total: int, size: int) -> dict[str, Any]:
+def measure(bucket: Bucket, opening: int, total: int, size: int) -> dict[str, Any]:
     """Return what a run of ours leaves behind, and how long a turn took."""
-    place = here.bucket.place(f"conversation-{total}")
+    place = bucket.place(f"conversation-{total}")
     place.begin("talk", opening=opening, total=total, size=size, times=str(place.file("times")))
     place.carry_out()
     place.prune()
@@ -65,4 +66,8 @@ def _theirs(rival: Rival) -> dict[str, Any]:
 def _of(stored: dict[int, int]) -> dict[str, Any]:
     # The opening is no step's, so the run of one turn is what the halves are counted from.
     added = {total: stored[total] - stored[1] for total in (TURNS // 2, TURNS)}
-    return {"stored_bytes": stored[TURNS], "slope": slope(added, TURNS)}
+    return {
+        "stored_bytes": stored[TURNS],
+        "slope": slope(added, TURNS),
+        "bytes_per_step": added[TURNS] // (TURNS - 1),
+    }

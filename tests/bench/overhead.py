@@ -13,9 +13,10 @@ from statistics import mean, median
 from typing import Any
 
 from tests.bench import report
+from tests.bench.ours import Bucket
 from tests.bench.peer import figures
 from tests.bench.rivals import Rival
-from tests.bench.scene import Scene, scene
+from tests.bench.scene import scene
 from tests.bench.slow import slower
 from tools.cluster.progress import say
 
@@ -37,10 +38,10 @@ def main() -> None:
         theirs: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in here.rivals}
         for number in range(ROUNDS):
             say(f"round {number + 1} of {ROUNDS}")
-            ours.append(measure(here, f"overhead-{number}", STEPS, WARM_UP))
+            ours.append(measure(here.bucket, f"overhead-{number}", STEPS, WARM_UP))
             for rival in here.rivals:
                 theirs[rival.name].append(figures(partial(_theirs, rival)))
-        table = [row for delay, total in DELAYS.items() for row in _delayed(here, delay, total)]
+        table = [row for delay, total in DELAYS.items() for row in _delayed(here.bucket, delay, total)]
     steps = [took for each in ours for took in each]
     peers = {name: _of_rounds(rounds) for name, rounds in theirs.items()}
     report.write(
@@ -59,9 +60,9 @@ def main() -> None:
     )
 
 
-def measure(here: Scene, label: str, total: int, warm_up: int) -> list[float]:
+def measure(bucket: Bucket, label: str, total: int, warm_up: int) -> list[float]:
     """Return the seconds that each step of ours took."""
-    place = here.bucket.place(label)
+    place = bucket.place(label)
     place.begin("collect", total=warm_up + total, size=SIZE, times=str(place.file("times")))
     place.carry_out()
     return place.times()[warm_up:]
@@ -79,12 +80,12 @@ def _of_rounds(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return {"ms_per_step": round(median(took), 2), "rounds_ms": [round(each, 2) for each in took]}
 
 
-def _delayed(here: Scene, delay: int, total: int) -> list[dict[str, Any]]:
+def _delayed(bucket: Bucket, delay: int, total: int) -> list[dict[str, Any]]:
     """Return the rows of one delay: how many branches, whether they share records, ms per step."""
     rows = []
-    with slower(here.bucket.server.endpoint, delay) as endpoint:
+    with slower(bucket.server.endpoint, delay) as endpoint:
         for branches, group, entrypoint in ((1, True, "collect"), (10, True, SIDE), (10, False, SIDE)):
-            place = here.bucket.place(f"delayed-{delay}-{branches}-{group}", endpoint)
+            place = bucket.place(f"delayed-{delay}-{branches}-{group}", endpoint)
             place.begin(entrypoint, total=total, size=SIZE, times=str(place.file("times")))
             place.carry_out(BENCH_ALONE="" if group else "1")
             took = round(mean(place.times()) * 1000, 2)

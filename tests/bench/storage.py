@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from tests.bench import report
+from tests.bench.ours import Bucket
 from tests.bench.peer import figures
 from tests.bench.rivals import Rival
-from tests.bench.scene import Scene, scene
+from tests.bench.scene import scene
 from tools.cluster.progress import say
 
 __all__ = ["main", "measure", "slope"]
@@ -29,7 +30,7 @@ FEWER = SERIES[:3]
 def main() -> None:
     """Measure, and write `storage.json`."""
     with scene() as here:
-        ours = {total: measure(here, total, SIZE) for total in SERIES}
+        ours = {total: measure(here.bucket, total, SIZE) for total in SERIES}
         say(f"ours: {ours}")
         peers = {rival.name: figures(partial(_theirs, rival)) for rival in here.rivals}
     payload = STEPS * SIZE
@@ -49,9 +50,9 @@ def main() -> None:
     )
 
 
-def measure(here: Scene, total: int, size: int) -> dict[str, int]:
+def measure(bucket: Bucket, total: int, size: int) -> dict[str, int]:
     """Return what a run of ours leaves behind: `stored_bytes` and `objects`."""
-    place = here.bucket.place(f"storage-{total}")
+    place = bucket.place(f"storage-{total}")
     place.begin("collect", total=total, size=size, times=str(place.file("times")))
     place.carry_out()
     place.prune()

@@ -23,7 +23,7 @@ from milepost.api.exits import Exit
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.history import HeadAt, load, read_head
 from tests.bench import report
-from tests.bench.ours import Place
+from tests.bench.ours import Bucket, Place
 from tests.bench.peer import Asked, Unavailable, figures
 from tests.bench.rivals import DBOS, LANGGRAPH, Rival
 from tests.bench.scene import Scene, scene
@@ -45,9 +45,9 @@ def main() -> None:
     """Measure, and write `two_writers.json`."""
     with scene() as here:
         say("two executors of one run")
-        same = [race(here, f"same-{number}", (1, 1), ACTS) for number in range(ROUNDS)]
-        two = [race(here, f"two-{number}", (1, 2), ACTS) for number in range(ROUNDS)]
-        slow = overlap(here, "overlap", SLOW)
+        same = [race(here.bucket, f"same-{number}", (1, 1), ACTS) for number in range(ROUNDS)]
+        two = [race(here.bucket, f"two-{number}", (1, 2), ACTS) for number in range(ROUNDS)]
+        slow = overlap(here.bucket, "overlap", SLOW)
         say(f"ours: {same}, {two}, {slow}")
         peers = {rival.name: figures(partial(_theirs, here, rival)) for rival in here.rivals}
     report.write(
@@ -67,9 +67,9 @@ def main() -> None:
     )
 
 
-def race(here: Scene, label: str, attempts: tuple[int, int], acts: int) -> dict[str, Any]:
+def race(bucket: Bucket, label: str, attempts: tuple[int, int], acts: int) -> dict[str, Any]:
     """Start two executors of one run at once, and return what came of it."""
-    place = here.bucket.place(f"writers-{label}")
+    place = bucket.place(f"writers-{label}")
     place.begin("many_acts", ledger=str(place.file("ledger")), total=acts, seconds=0.02)
     with (
         place.executor(attempts[0], "pod-a") as first,
@@ -79,9 +79,9 @@ def race(here: Scene, label: str, attempts: tuple[int, int], acts: int) -> dict[
     return _outcome(place, codes, acts)
 
 
-def overlap(here: Scene, label: str, slow: float) -> dict[str, Any]:
+def overlap(bucket: Bucket, label: str, slow: float) -> dict[str, Any]:
     """Replace an executor in the middle of its slow step; it is asked to stop, and finishes late."""
-    place = here.bucket.place(f"writers-{label}")
+    place = bucket.place(f"writers-{label}")
     ledger = place.file("ledger")
     place.begin("three_acts", ledger=str(ledger), seconds=slow)
     with place.executor(1, "pod-a") as old:
