@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from milepost.checkpoint.probe import Effort
 from milepost.checkpoint.s3 import open_store
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Read, Store
+from milepost.errors import StoreNotIsolated
 from milepost.testing.fake_s3 import Fault, Reply
 from milepost_operator.core.observation import StoreProblem
 from milepost_operator.shell.store_gate import Often, StoreGate
@@ -304,3 +306,25 @@ async def test_while_nothing_is_known_of_its_store_a_run_shows_nothing_new(world
 
     assert shown == ("Pending", "Accepted", [])
     assert len(world.pods) == 1
+
+
+@pytest.mark.req("S3")
+async def test_a_run_whose_keys_open_other_namespaces_says_so_and_is_tried_again(world: World) -> None:
+    world.apply()
+    await world.settle()
+    env = world.env(world.pod(1))
+    error = StoreNotIsolated("s3://b", "team", ["list team-sibling/"])
+    world.kubelet.run(world.pod(1))
+    world.kubelet.exit(
+        world.pod(1), 84, message=json.dumps({"reason": error.reason, "message": str(error), "step": ""})
+    )
+    await world.settle()
+    shown = (world.status["phase"], world.reason)
+    await world.after(30)
+
+    assert env["MILEPOST_ISOLATION"] == "required"
+    assert shown == ("Pending", "StoreNotIsolated")
+    assert any(
+        event.startswith("StoreNotIsolated: ") and "isolation: none" in event for event in world.events
+    )
+    assert len(world.pods) == 2

@@ -15,7 +15,17 @@ from milepost.errors import StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import FakeS3
 from milepost.testing.s3_messages import Request, Response, error
 
-__all__ = ["BENT", "Bent", "CarelessS3", "Closed", "GuardedS3", "Meeting", "Silent", "Throttling"]
+__all__ = [
+    "BENT",
+    "Bent",
+    "CarelessS3",
+    "Closed",
+    "GuardedS3",
+    "Meeting",
+    "MixesBodies",
+    "Silent",
+    "Throttling",
+]
 
 
 @dataclass
@@ -117,6 +127,14 @@ class ChecksThenReplaces(Bent):
             return self.inner.put_if(key, body, metadata, etag=etag)
         self.meeting.meet()
         return self.overwrite(key, body)
+
+
+class MixesBodies(Bent):
+    """Tells one writer that it won, and keeps other bytes than that writer's."""
+
+    @override
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
+        return self.inner.put_new(key, body[::-1], metadata)
 
 
 class TakesAnyChecksum(Bent):

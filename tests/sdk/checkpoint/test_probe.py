@@ -15,7 +15,7 @@ from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Store
 from milepost.errors import StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import FakeS3, Fault, Reply
-from tests.support.bent_stores import BENT, Bent, Closed, Silent, Throttling
+from tests.support.bent_stores import BENT, Bent, Closed, MixesBodies, Silent, Throttling
 from tests.support.store_doubles import FakeTime
 
 QUICK = Effort(writers=8, creations=2, replacements=2, samples=3)
@@ -63,6 +63,15 @@ def test_a_broken_promise_is_found_by_its_check(check: str) -> None:
     report = probe(BENT[check](), patience=PATIENCE, effort=QUICK)
 
     assert check in [each.name for each in report.unsafe], report.as_json()
+
+
+@pytest.mark.req("S2")
+def test_a_winner_whose_bytes_are_not_those_that_are_kept_is_none() -> None:
+    report = probe(MixesBodies(), patience=PATIENCE, effort=QUICK)
+
+    assert report.unsafe[0].detail == (
+        "the store holds other bytes than those of the one writer that was told it had won"
+    )
 
 
 @pytest.mark.req("S2")
