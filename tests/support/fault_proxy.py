@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from milepost.testing.faults import Fault, Faults
+from milepost.testing.faults import Action, Fault, Faults
 from milepost.testing.loopback import Loopback, Raw, Wire
 from milepost.testing.serving import serve
 
@@ -46,7 +46,8 @@ class Passed:
 
     `number` counts the requests of the journal from 1 in the order in which they came, `door` says through
     which proxy. `condition` holds the conditional headers, `etag` the server's; `at` is in seconds of a
-    monotonic clock. `body` is the request's, `answer` the server's; both are kept as digests in the file.
+    monotonic clock. `body` is the request's as it came, shorter than `announced` where its client died, and
+    `answer` the server's; both are digests in the file.
     """
 
     method: str
@@ -59,7 +60,8 @@ class Passed:
     condition: Mapping[str, str] = field(default_factory=dict, compare=False)
     checksum: str = field(default="", compare=False)
     etag: str = field(default="", compare=False)
-    fault: str = field(default="", compare=False)
+    fault: Action | None = field(default=None, compare=False)
+    announced: int = field(default=0, compare=False)
     body: bytes = field(default=b"", compare=False, repr=False)
     answer: bytes = field(default=b"", compare=False, repr=False)
 
@@ -83,7 +85,7 @@ class Passed:
         plain: dict[str, Any] = {
             name: value for name, value in vars(self).items() if name not in {"body", "answer"}
         }
-        plain["at"] = round(self.at, 6)
+        plain |= {"at": round(self.at, 6), "fault": repr(self.fault) if self.fault else ""}
         plain |= {"key": self.key, "size": len(self.body), "answer_size": len(self.answer)}
         plain |= {"sha256": _digest(self.body), "answer_sha256": _digest(self.answer)}
         return json.dumps(plain)
@@ -203,7 +205,8 @@ class FaultProxy:
             etag={name.lower(): value for name, value in said.headers.items()}.get("etag", "")
             if said
             else "",
-            fault=repr(fault.action) if fault else "",
+            fault=fault.action if fault else None,
+            announced=int(headers.get("content-length", "0")),
             body=raw.body,
             answer=said.body if said else b"",
         )

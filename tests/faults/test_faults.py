@@ -1,0 +1,145 @@
+"""A slice of `make faults`: some points of each agent's run, each kind of fault once, and a soak."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from milepost.api.exits import Exit
+from milepost.testing.faults import Fault
+from tests.faults.campaign import Clean, Outcome, SoakRun, Task, judged, perform
+from tests.faults.points import Blow, How, Line, Point, When
+from tests.faults.scene import Door, Scene
+from tests.faults.soak import DEADLINE_S, KINDS
+from tests.faults.workers import scenes
+from tools.cluster.interface import S3Server
+
+pytestmark = pytest.mark.s3
+
+KILLED = -9
+SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
+UNDISTURBED = ("I1", "I2", "I3", "I4", "I6", "I12")
+
+
+def index_of(share: float, requests: int) -> int:
+    """Return the request that is so far into a run of so many, counted from 1."""
+    return max(1, round(share * requests))
+
+
+@pytest.mark.req("C1", "C2", "C4", "D1", "D4", "F-A1", "F-A5", "F-A6", *UNDISTURBED)
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("share", SHARES)
+def test_killed_at_any_request_to_its_store_a_run_ends_as_if_it_had_not_been(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], share: float, when: When
+) -> None:
+    index = index_of(share, clean["everything"].requests.store)
+
+    outcome = outcome_of(Point("everything", (Blow(index, when),)))
+
+    assert outcome.verdict.violations == []
+    assert (outcome.hits, outcome.codes) == (1, {KILLED: 1, Exit.COMMITTED: 1})
+
+
+@pytest.mark.req("E1", "E5", "F-A3", "F-A4", "I3", "I3b")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_killed_around_an_effect_it_happens_once_under_one_key(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], share: float, when: When
+) -> None:
+    index = index_of(share, clean["small"].requests.receiver)
+
+    outcome = outcome_of(Point("small", (Blow(index, when, Line.RECEIVER),)))
+
+    assert outcome.verdict.violations == []
+    assert outcome.hits == 1
+    if when is When.AFTER:
+        assert outcome.verdict.calls_repeated > 0, "the effect was called for again, and not applied again"
+
+
+@pytest.mark.req("D1", "D2", "I2", "I12")
+@pytest.mark.parametrize(("index", "when"), [(2, When.AFTER), (4, When.BEFORE), (7, When.AFTER)])
+def test_killed_again_while_it_resumes_a_run_goes_on(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], index: int, when: When
+) -> None:
+    middle = Blow(index_of(0.6, clean["everything"].requests.store), When.AFTER)
+
+    outcome = outcome_of(Point("everything", (middle, Blow(index, when))))
+
+    assert outcome.verdict.violations == []
+    assert (outcome.hits, outcome.attempts) == (2, 3)
+
+
+@pytest.mark.req("C3", "F-A7", "I5")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("agent", ["everything", "heavy"])
+def test_an_executor_that_wakes_after_its_run_has_ended_without_it_is_refused(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], agent: str, when: When
+) -> None:
+    index = index_of(0.7, clean[agent].requests.store)
+
+    outcome = outcome_of(Point(agent, (Blow(index, when, how=How.PAUSE),)))
+
+    assert outcome.verdict.violations == []
+    assert (outcome.paused, outcome.codes) == (1, {Exit.FENCED: 1, Exit.COMMITTED: 1})
+
+
+@pytest.mark.req("C4", "F-D1", "F-D3", "F-D4", "F-D6", "F-D9")
+@pytest.mark.parametrize("kind", KINDS)
+def test_faults_of_each_kind_change_nothing_that_is_recorded(
+    scene: Scene, clean: dict[str, Clean], kind: str
+) -> None:
+    chance = random.Random(kind)  # noqa: S311  (it is to be repeatable)
+    _, make = KINDS[kind]
+
+    faults = [Fault(make(chance), nth=nth) for nth in range(chance.randrange(2, 5), 20, 5)]
+
+    def arm(door: Door) -> None:
+        # One that an executor ends of is mended before the next one starts.
+        door.store.fail(*faults)
+        faults.clear()
+
+    run = scene.run_among_faults("small", arm, deadline=DEADLINE_S)
+
+    assert judged(scene, run, clean["small"].expected).violations == []
+    assert any(passed.fault for passed in run.requests)
+
+
+@pytest.mark.req("F-D4", "F-D5", *UNDISTURBED)
+@pytest.mark.parametrize("number", range(2))
+def test_a_soaked_run_ends_as_if_nothing_had_been(outcome_of: Callable[[Task], Outcome], number: int) -> None:
+    outcome = outcome_of(SoakRun("everything", number))
+
+    assert outcome.verdict.violations == []
+    assert outcome.ended
+    assert sum(outcome.faults.values()) > 0
+
+
+def test_forked_executors_are_as_good_as_started_ones(
+    server: S3Server, clean: dict[str, Clean], tmp_path: Path
+) -> None:
+    with scenes({"seaweedfs": server}, spawn=True) as spawning:
+        outcome = perform(
+            spawning.on("seaweedfs"),
+            Point("small", (Blow(8, When.AFTER),)),
+            clean["small"],
+            seed=1,
+            journals=tmp_path,
+        )
+
+    assert outcome.verdict.violations == []
+    assert outcome.codes == {KILLED: 1, Exit.COMMITTED: 1}
+
+
+def test_a_point_is_repeated_by_its_command() -> None:
+    blows = (Blow(17, When.AFTER), Blow(3, When.BEFORE, Line.RECEIVER, How.PAUSE))
+
+    command = Point("small", blows, "versitygw").command(seed=5)
+
+    assert command == (
+        "python -m tests.faults --seed 5 --agent small --store versitygw "
+        "--point 17 --when after --line store --how kill "
+        "--point 3 --when before --line receiver --how pause"
+    )
