@@ -1,0 +1,424 @@
+"""Look through a store for what may be deleted, and delete it: the hands of `milepost.checkpoint.sweep`.
+
+Every deletion of a run goes the same way, and can be cut off anywhere: the name gives the run up, the head
+is replaced by one that refuses every writer, then everything else goes, and the head last. So as long as
+anything is left, what is left says what to do. Nothing is decided by what an earlier look saw: name and head
+are read again, and replaced on condition that they are still what the verdict was about.
+
+Names are never removed, only given up: a DELETE has no condition, and could hit the record of a run that was
+begun a moment ago. The surprise: the time is the store's own, taken from an object that is written and
+removed for it, because ages are differences between the store's own dates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeAlias
+
+from milepost.api.names import MAX_NAME, StoreKeys
+from milepost.api.resource import DeletionPolicy, Phase
+from milepost.api.summary import NameRecord, NameState
+from milepost.checkpoint.answers import Purpose, Write
+from milepost.checkpoint.archive import Archive
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.runs import HeadSeen, NameSeen, Runs, Stale
+from milepost.checkpoint.sealed import segment_key
+from milepost.checkpoint.sending import Patience, send
+from milepost.checkpoint.store import Listed
+from milepost.checkpoint.sweep import (
+    Ages,
+    Cause,
+    Living,
+    Prune,
+    Remove,
+    Sight,
+    Trouble,
+    Unreadable,
+    Useless,
+    Verdict,
+    judge,
+    named_blobs,
+    unnamed_blobs,
+)
+from milepost.errors import Corrupt, Damaged, FormatTooNew, RunDeleted, StoreUnavailable
+
+__all__ = ["CLOCK_FOLDER", "Carried", "Finding", "Memory", "Resources", "Sweeper"]
+
+CLOCK_FOLDER: Final = "_sweep/"
+"""Where objects are written to learn the store's time."""
+
+_STALE_CLOCK_S: Final = 3600.0
+_SETTLED_S: Final = 10.0
+_ROUNDS: Final = 10
+"""How often a run is listed until nothing of it is left; a writer that was asleep may add to it meanwhile."""
+
+_LABEL: Final = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"(?P<namespace>{_LABEL})/names/(?=.{{1,{MAX_NAME}}}$)(?P<name>{_LABEL})")
+_OF_RUN: Final = re.compile(rf"(?P<namespace>{_LABEL})/(?:runs|inbox)/(?P<run>[a-z2-7]{{20}})/.+")
+
+_RunKey: TypeAlias = tuple[str, str]
+
+
+class Resources(Protocol):
+    """Who knows which resources there are. Both calls block."""
+
+    def living(self) -> Living | None:
+        """Return the uids of all resources there are now; None where that is not known for certain."""
+        ...
+
+    def exists(self, namespace: str, name: str, uid: str) -> bool:
+        """Tell whether there is this very resource, asking afresh; True where that is not known."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is to be done about one run, or about a name that cannot be read.
+
+    `sight` is None for a name. `etag` is the head's, as it was judged.
+    """
+
+    key: str
+    verdict: Prune | Remove | Trouble
+    name: str = ""
+    sight: Sight | None = None
+    etag: str = ""
+
+    @property
+    def objects(self) -> tuple[Listed, ...]:
+        """The objects that go."""
+        match self.verdict:
+            case Prune(objects=objects):
+                return tuple(each.object for each in objects)
+            case Remove():
+                return self.sight.objects if self.sight else ()
+            case Trouble():
+                return ()
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What became of a finding: the objects that went, their bytes, and why it was left, if it was."""
+
+    objects: int = 0
+    size: int = 0
+    left: str = ""
+
+
+@dataclass
+class Memory:
+    """What was read in earlier looks, so that one costs no read of what has not changed since.
+
+    Only what was some seconds old when it was read is kept: a date may be a second coarse, and so the same
+    for what was written just after.
+    """
+
+    heads: dict[str, tuple[Listed, HeadAt | Unreadable]] = field(default_factory=dict)
+    names: dict[str, tuple[Listed, NameRecord | Unreadable]] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    """Keys of segments that were read back, and of runs that ended whose blobs were held against the log."""
+
+
+@dataclass
+class _Listing:
+    objects: dict[_RunKey, list[Listed]] = field(default_factory=lambda: defaultdict(list))
+    names: dict[str, tuple[_RunKey, Listed]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """Looks through one store. Every method blocks, and raises StoreUnavailable and StoreRefused.
+
+    `blobs_within` is for how long after its end a run's blobs are held against its records, in seconds by the
+    store's dates; that reads its whole history, once.
+    """
+
+    runs: Runs
+    resources: Resources | None = None
+    ages: Ages = field(default_factory=Ages)
+    memory: Memory = field(default_factory=Memory)
+    blobs_within: float = float("inf")
+
+    def store_time(self) -> float:
+        """Return the store's own time, in seconds since 1970."""
+        store = self.runs.store
+        key = f"{CLOCK_FOLDER}{self.runs.entropy(9).hex()}"
+        patience = Patience(self.runs.entropy, deadline=self.runs.deadline)
+        send(store, Write(Purpose.CREATE, key, b"{}"), patience)
+        listed = list(store.list(CLOCK_FOLDER))
+        now = next((each.modified for each in listed if each.key == key), None)
+        store.delete(key)
+        if now is None:
+            raise StoreUnavailable(key, waited=0.0, cause="it was written, and the listing does not show it")
+        for each in listed:
+            if each.key != key and now - each.modified > _STALE_CLOCK_S:
+                store.delete(each.key)
+        return now
+
+    def look(self, namespaces: Sequence[str] = ()) -> Iterator[Finding]:
+        """Yield what is to be done in these namespaces, or in all of them.
+
+        Nothing is changed but for learning the time. Of a run with nothing to do there is no finding.
+        """
+        now = self.store_time()
+        listing = self._listed(namespaces)
+        # After the listing: what stands there for a resource was written when it existed.
+        living = self.resources.living() if self.resources else None
+        names = {key: (at, self._name(now, at, listed)) for key, (at, listed) in listing.names.items()}
+        known = {
+            (namespace, record.run_id): record
+            for (namespace, _), record in names.values()
+            if isinstance(record, NameRecord)
+        }
+        blurred = {at: record.why for at, record in names.values() if isinstance(record, Unreadable)}
+        for (namespace, name), why in blurred.items():
+            yield Finding(StoreKeys(namespace).name(name), Trouble(f"the name cannot be read: {why}"), name)
+        wanted = {key for key, record in known.items() if record.state is NameState.KEPT}
+        for namespace, run_id in sorted(listing.objects.keys() | wanted):
+            keys = StoreKeys(namespace, run_id)
+            objects = tuple(listing.objects.get((namespace, run_id), ()))
+            head = self._head(now, keys, objects)
+            sight = Sight(
+                keys=keys,
+                now=now,
+                objects=objects,
+                head=head.head if isinstance(head, HeadAt) else head,
+                named=known.get((namespace, run_id)),
+                doubt=_doubt(namespace, head, blurred),
+                living=living,
+                ages=self.ages,
+            )
+            finding = self._finding(sight, head.etag if isinstance(head, HeadAt) else "")
+            if finding is not None:
+                yield finding
+        self._forget(listing)
+
+    def carry_out(self, finding: Finding, *, orphans: bool = False) -> Carried:
+        """Do what was found to be done, unless it no longer holds. Objects of no run only if `orphans`."""
+        sight = finding.sight
+        if sight is None:
+            return Carried(left="a person has to look")
+        try:
+            match finding.verdict:
+                case Trouble():
+                    return Carried(left="a person has to look")
+                case Prune(objects=objects):
+                    return self._prune(sight, objects)
+                case Remove(cause=Cause.ORPHANED) if not orphans:
+                    return Carried(left="objects of no run are only deleted on request")
+                case Remove(cause=Cause.ORPHANED | Cause.LEFT_OVER):
+                    if read_head(self.runs.store, sight.keys) is not None:
+                        return Carried(left="a head has appeared")
+                    return self._clear(sight.keys)
+                case Remove(cause=cause):
+                    return self._remove(sight, cause, finding.etag)
+        except (Stale, RunDeleted) as error:
+            return Carried(left=str(error))
+        except (Damaged, FormatTooNew) as error:
+            return Carried(left=f"it cannot be read any more: {error}")
+
+    def _listed(self, namespaces: Sequence[str]) -> _Listing:
+        listing = _Listing()
+        for prefix in [f"{namespace}/" for namespace in namespaces] or [""]:
+            for listed in self.runs.store.list(prefix):
+                if (match := _OF_RUN.fullmatch(listed.key)) is not None:
+                    listing.objects[match["namespace"], match["run"]].append(listed)
+                elif (match := _NAME.fullmatch(listed.key)) is not None:
+                    listing.names[listed.key] = ((match["namespace"], match["name"]), listed)
+        return listing
+
+    def _name(self, now: float, at: _RunKey, listed: Listed) -> NameRecord | Unreadable:
+        known = self.memory.names.get(listed.key)
+        if known is not None and known[0] == listed:
+            return known[1]
+        try:
+            seen = self.runs.read_name(*at)
+        except (Corrupt, FormatTooNew) as error:
+            record: NameRecord | Unreadable = Unreadable(str(error))
+        else:
+            # Removed by hand since the listing: who knows what it said.
+            record = seen.record if seen else Unreadable("it was removed while it was looked at")
+        if now - listed.modified > _SETTLED_S:
+            self.memory.names[listed.key] = (listed, record)
+        return record
+
+    def _head(self, now: float, keys: StoreKeys, objects: Sequence[Listed]) -> HeadAt | Unreadable | None:
+        """Return the head; asked for where the listing shows none, since a listing is no snapshot."""
+        listed = next((each for each in objects if each.key == keys.head), None)
+        known = self.memory.heads.get(keys.head)
+        if known is not None and listed is not None and known[0] == listed:
+            return known[1]
+        try:
+            seen = read_head(self.runs.store, keys)
+        except (Corrupt, FormatTooNew) as error:
+            found: HeadAt | Unreadable | None = Unreadable(str(error))
+        else:
+            # Without its records, which nobody judges by: thousands of heads are kept.
+            found = HeadAt(replace(seen.head, tail=()), seen.etag) if isinstance(seen, HeadAt) else None
+        if listed is not None and found is not None and now - listed.modified > _SETTLED_S:
+            self.memory.heads[keys.head] = (listed, found)
+        return found
+
+    def _finding(self, sight: Sight, etag: str) -> Finding | None:
+        verdict: Verdict = judge(sight)
+        if isinstance(verdict, Prune):
+            verdict = self._with_blobs(sight, verdict)
+            if not verdict.objects:
+                return None
+        if not isinstance(verdict, Prune | Remove | Trouble):
+            return None
+        name = sight.head.name if isinstance(sight.head, Head) else sight.named.name if sight.named else ""
+        return Finding(sight.keys.run, verdict, name, sight, etag)
+
+    def _with_blobs(self, sight: Sight, verdict: Prune) -> Prune:
+        """Add the blobs that no record names, where there may be any."""
+        key, age = sight.keys.run, sight.head_age
+        late = age is None or age > self.blobs_within
+        if not verdict.blobs or late or key in self.memory.whole:
+            return verdict
+        try:
+            seen = read_head(self.runs.store, sight.keys)
+            if not isinstance(seen, HeadAt) or not seen.head.phase.terminal or seen.head.deleting:
+                return replace(verdict, blobs=())
+            named = named_blobs(_lines(self.runs, seen.head))
+        except (Damaged, FormatTooNew):
+            # The run stays as it is until its retention ends; whoever verifies it is told.
+            return replace(verdict, blobs=())
+        unnamed = unnamed_blobs(verdict.blobs, named)
+        if not unnamed:
+            self.memory.whole.add(key)
+        return Prune((*verdict.objects, *unnamed))
+
+    def _forget(self, listing: _Listing) -> None:
+        """Drop what is remembered of objects that are gone; what another look saw of other namespaces too."""
+        heads = {each.key for objects in listing.objects.values() for each in objects}
+        for key in self.memory.heads.keys() - heads:
+            del self.memory.heads[key]
+        for key in self.memory.names.keys() - listing.names.keys():
+            del self.memory.names[key]
+        runs = {StoreKeys(*at).run for at in listing.objects}
+        self.memory.whole &= heads | runs
+
+    def _prune(self, sight: Sight, useless: Iterable[Useless]) -> Carried:
+        """Delete what is useless. What stands in a segment's place has been read back before it goes."""
+        done, left = Carried(), ""
+        for each in useless:
+            if (damaged := self._replaced_badly(sight, each.object)) is not None:
+                left = f"{each.object.key} stays, since what replaced it is damaged: {damaged}"
+                continue
+            self.runs.store.delete(each.object.key)
+            done = Carried(done.objects + 1, done.size + each.object.size)
+        return replace(done, left=left)
+
+    def _replaced_badly(self, sight: Sight, listed: Listed) -> str | None:
+        assert isinstance(sight.head, Head), "only a run with a head is pruned"
+        folder, _, name = listed.key.removeprefix(sight.keys.run).partition("/")
+        if folder != "segments":
+            return None
+        numbers = name.split("-")[1:3]
+        spans = [int(each) for each in numbers if each.isdecimal()]
+        archive = Archive(self.runs.store, sight.keys, held=0)
+        for named in sight.head.segments:
+            key = segment_key(sight.keys, named)
+            aside = len(spans) == 2 and (named.last < spans[0] or spans[1] < named.first)  # noqa: PLR2004  first and last
+            if aside or key in self.memory.whole:
+                continue
+            try:
+                archive.segment(named)
+            except (Damaged, FormatTooNew) as error:
+                return str(error)
+            self.memory.whole.add(key)
+        return None
+
+    def _remove(self, sight: Sight, cause: Cause, etag: str) -> Carried:
+        """Delete a run with a head, as the verdict had it. Raises Stale where name or head is another one."""
+        head = self.runs.observe(sight.keys)
+        if not isinstance(head, HeadSeen):
+            raise RunDeleted(sight.keys.run_id)
+        if head.etag != etag:
+            raise Stale(f"run {sight.keys.run_id} has gone on meanwhile")
+        name = self.runs.read_name(sight.keys.namespace, head.at.head.name)
+        ours = name if name is not None and name.record.run_id == sight.keys.run_id else None
+        if (ours.record if ours else None) != sight.named:
+            raise Stale(f"the name {head.at.head.name} was changed meanwhile")
+        match cause:
+            case Cause.NEVER_BEGUN:
+                self._keep_from_being_named(head, name)
+            case Cause.EXPIRED:
+                self._leave_outcome(sight.keys.namespace, ours, head.summary.phase.value)
+            case Cause.RESOURCE_GONE:
+                head = self._ended(sight, head, ours)
+            case _:
+                pass
+        self.runs.begin_deletion(head)
+        if cause in (Cause.RESOURCE_GONE, Cause.INTERRUPTED):
+            self._give_up(sight.keys.namespace, ours)
+        return self._clear(sight.keys)
+
+    def _keep_from_being_named(self, head: HeadSeen, name: NameSeen | None) -> None:
+        """Change the name, so that whoever made the head, and may be asleep, cannot let it lead here."""
+        keys = head.at.head.keys
+        if name is None:
+            self.runs.block_name(keys.namespace, head.at.head.name, keys.run_id)
+        else:
+            self.runs.change_name(keys.namespace, name)
+
+    def _leave_outcome(self, namespace: str, name: NameSeen | None, outcome: str) -> None:
+        if name is not None and name.record.state is NameState.KEPT:
+            self.runs.change_name(namespace, name, outcome=outcome, state=NameState.EXPIRED)
+
+    def _ended(self, sight: Sight, head: HeadSeen, name: NameSeen | None) -> HeadSeen:
+        """End the run of a resource that is gone. Raises Stale where it is there after all."""
+        kept = name.record if name is not None and sight.leading is not None else head.at.head
+        if self.resources is None or self.resources.exists(
+            sight.keys.namespace, head.at.head.name, kept.resource_uid
+        ):
+            raise Stale(f"the AgentRun of run {sight.keys.run_id} is there")
+        message = "its AgentRun was deleted, and deletionPolicy is Delete"
+        return self.runs.end(head, phase=Phase.CANCELLED, reason="Deleted", message=message)
+
+    def _give_up(self, namespace: str, name: NameSeen | None) -> None:
+        """Let the name stand for no run any more, before the last of the run is gone."""
+        if name is None or name.record.state is not NameState.KEPT:
+            return
+        if name.record.deletion_policy is DeletionPolicy.DELETE:
+            self.runs.change_name(namespace, name, state=NameState.FREE)
+        else:
+            outcome = name.record.outcome or Phase.CANCELLED.value
+            self.runs.change_name(namespace, name, outcome=outcome, state=NameState.EXPIRED)
+
+    def _clear(self, keys: StoreKeys) -> Carried:
+        """Delete all objects of a run whose head refuses every writer, or is gone; the head last."""
+        store, done = self.runs.store, Carried()
+        inbox = f"{keys.namespace}/inbox/{keys.run_id}/"
+        for _ in range(_ROUNDS):
+            found = [each for prefix in (keys.run, inbox) for each in store.list(prefix)]
+            others = [each for each in found if each.key != keys.head]
+            if not others:
+                store.delete(keys.head)
+                size = sum(each.size for each in found)
+                return Carried(done.objects + len(found), done.size + size)
+            for each in others:
+                store.delete(each.key)
+                done = Carried(done.objects + 1, done.size + each.size)
+        return replace(done, left="its objects are still listed; the next sweep goes on")
+
+
+def _doubt(namespace: str, head: HeadAt | Unreadable | None, blurred: dict[_RunKey, str]) -> str:
+    """Return which name that may lead to the run cannot be read, and why. Only a head tells its name."""
+    wanted = head.head.name if isinstance(head, HeadAt) else None
+    for (where, name), why in blurred.items():
+        if where == namespace and wanted in (None, name):
+            return f"{name}: {why}"
+    return ""
+
+
+def _lines(runs: Runs, head: Head) -> Iterator[bytes]:
+    archive = Archive(runs.store, head.keys, held=0)
+    for named in head.segments:
+        yield from archive.segment(named)
+    yield from head.tail
