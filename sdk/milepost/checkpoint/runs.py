@@ -176,12 +176,6 @@ class Runs:
         """
         return self._claim(self._seen(at), (Halted(reason=reason, message=message),))
 
-    def point(self, namespace: str, name: NameSeen, run_id: str) -> None:
-        """Let a name stand for another run, which does the same work. Raises Stale."""
-        record = replace(name.record, run_id=run_id, outcome="")
-        if self._write_name(namespace, record, etag=name.etag) is not None:
-            raise Stale(f"the name {record.name} was changed meanwhile")
-
     def supersede(self, name: NameSeen, head: HeadSeen | None, new: NewRun) -> str:
         """Begin a run under a name whose run is another one, which is ended first. Return the new run's id.
 
