@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from milepost.errors import Corrupt, StoreRefused, StoreUnavailable
 from tests.support.store_doubles import FakeTime
 
 PROCESSES, INCREMENTS = 4, 25
+NOBODY = 65534
 
 INCREMENT = """
 import sys
@@ -217,20 +219,31 @@ def test_a_disk_without_room_leaves_the_write_unknown_and_the_old_object(tmp_pat
     assert store.get("head") == Found(b"old", etag, {})
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    answer = FileStore(tmp_path).put_new("head", b"", {})
+@pytest.fixture
+def common_folder() -> Iterator[Path]:
+    """A folder of somebody who may not do everything: root is nobody for as long as the test lasts."""
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(os.getuid())
+
+
+def test_a_folder_that_may_not_be_written_is_refused(common_folder: Path) -> None:
+    common_folder.chmod(0o500)
+    answer = FileStore(common_folder).put_new("head", b"", {})
 
     assert isinstance(answer, Refused)
     assert answer.reason == "StoreForbidden"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "head").touch(mode=0)
+def test_a_file_that_may_not_be_read_is_refused(common_folder: Path) -> None:
+    (common_folder / "head").touch(mode=0)
     with pytest.raises(StoreRefused, match="let this user read and write the folder"):
-        FileStore(tmp_path).get("head")
+        FileStore(common_folder).get("head")
 
 
 @pytest.fixture

@@ -136,7 +136,10 @@ class Store(Protocol):
         ...
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
-        """Write the object on condition that there is none of this key."""
+        """Write the object on condition that there is none of this key.
+
+        Bodies may be large. A store may send them in parts, and shows the whole object or none.
+        """
         ...
 
     def put_if(self, key: str, body: bytes, metadata: Mapping[str, str], *, etag: str) -> Answer:
