@@ -157,7 +157,8 @@ def _said(peer: Figures) -> str:
         )
     slow, killed = peer["replaced_in_a_slow_step"], peer["killed_and_replaced_under_another_id"]
     return (
-        f"same executor id: slow step executed {slow['executions'].get('slow', 0)} times, without a key; "
+        f"same executor id: slow step executed {slow['executions'].get('slow', 0)} times, without a key"
+        f"{'' if slow['overlapped'] else ' (the two did not overlap)'}; "
         f"other id after kill -9: {killed['status']} after {killed['status_after_s']:.0f} s"
     )
 

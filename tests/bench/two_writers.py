@@ -169,13 +169,17 @@ def _two_answers(here: Scene, rival: Rival, number: int) -> list[str]:
 
 def _dbos_overlap(here: Scene, rival: Rival) -> dict[str, Any]:
     room, ledger = rival.room().settings, here.folder / f"overlap-{rival.name}"
-    with _dbos(room, ledger, "pod-a", executor="local", begin=True) as old:
+    with (
+        _dbos(room, ledger, "pod-b", executor="local", begin=False) as new,
+        _dbos(room, ledger, "pod-a", executor="local", begin=True) as old,
+    ):
+        new.wait_until_ready()
         _wait_for_act(ledger, "slow", 1)
-        with _dbos(room, ledger, "pod-b", executor="local", begin=False) as new:
-            new.wait_until_ready()
-            overlapped = not any("done" in line and line["done"] == "slow" for line in _lines(ledger))
-            old.process.terminate()
-            status = [each.figures()["status"] for each in (old, new)]
+        new.go()
+        new.wait_until_ready()
+        overlapped = not any(line.get("done") == "slow" for line in _lines(ledger))
+        old.process.terminate()
+        status = [each.figures()["status"] for each in (old, new)]
     return {"overlapped": overlapped, "status": status, **_executions(ledger)}
 
 
@@ -185,6 +189,8 @@ def _dbos_stranded(here: Scene, rival: Rival) -> dict[str, Any]:
         _wait_for_act(ledger, "slow", 1)
         old.process.kill()
     with _dbos(room, ledger, "pod-b", executor="pod-b", begin=False) as new:
+        new.wait_until_ready()
+        new.go()
         status = new.figures_when_ready()["status"]
     return {"status_after_s": STRANDED_AFTER, "status": status, **_executions(ledger)}
 
@@ -197,6 +203,7 @@ def _dbos(
         env={**os.environ, "BENCH_WHO": who},
         executor=executor,
         begin=begin,
+        held=not begin,
         workflow="the-run",
         ledger=str(ledger),
         seconds=SLOW,
