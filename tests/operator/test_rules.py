@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from milepost.api.resource import Condition
-from milepost.api.summary import Outcome
+from milepost.api.resource import Condition, DeletionPolicy
+from milepost.api.summary import NameState, Outcome
+from milepost_operator.core.identity import is_adopted
 from milepost_operator.core.observation import End, Fault
 from milepost_operator.core.plan import (
     AT_ONCE,
@@ -16,6 +18,7 @@ from milepost_operator.core.plan import (
     DeletePod,
     EndRun,
     NoteOutcome,
+    NoteRetention,
     Plan,
     StartRun,
     Supersede,
@@ -45,6 +48,7 @@ def test_the_order_of_the_rules_is_their_priority() -> None:
     assert [rule.__name__ for rule in RULES] == [
         "being_deleted",
         "accepted",
+        "retention_changed",
         "settled",
         "invalid_spec",
         "store_unusable",
@@ -103,6 +107,37 @@ def test_a_pod_that_lingers_after_the_end_is_removed_once_it_had_time_to_exit() 
     )
 
 
+@pytest.mark.req("K6")
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.SUCCEEDED])
+def test_a_name_that_keeps_the_run_otherwise_than_its_resource_says_is_set_right(phase: Phase) -> None:
+    seen = an_observation(a_run(phase=phase), name=a_name(retention_s=60))
+
+    assert plan(seen) == Plan(
+        phase,
+        "RetentionChanged",
+        actions=(NoteRetention(DeletionPolicy.RETAIN, 30 * 24 * 3600),),
+        look_again_in=AT_ONCE,
+        untouched=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "more", [{"invalid": "spec.inputs: no"}, {"name": a_name(uid=OTHER_UID, retention_s=60)}]
+)
+def test_only_a_valid_resource_of_its_own_says_how_long_a_run_is_kept(more: dict[str, Any]) -> None:
+    actions = plan(an_observation(a_run(), a_pod(), **{"name": a_name(retention_s=60), **more})).actions
+
+    assert not any(isinstance(each, NoteRetention) for each in actions)
+
+
+def test_a_change_after_the_end_is_not_taken_for_seen_while_the_store_does_not_answer() -> None:
+    run = a_run(phase=Phase.SUCCEEDED, reason="Succeeded", completed=NOON)
+    run = run.model_copy(update={"generation": 2})
+    seen = an_observation(run, store_problem=StoreProblem("StoreUnavailable", "503"), name=None, head=None)
+
+    assert plan(seen) == Plan(Phase.SUCCEEDED, "Succeeded", retry=True, untouched=True)
+
+
 def test_an_invalid_spec_halts_and_says_which_field() -> None:
     decided = plan(an_observation(a_run(phase=Phase.PENDING), invalid="spec.inputs: too large"))
 
@@ -129,6 +164,55 @@ def test_another_spec_under_a_known_name_supersedes_the_run() -> None:
     seen = an_observation(a_run(attempt=0), name=a_name(uid=OTHER_UID, digest="f" * 64))
 
     assert plan(seen).actions == (Supersede(),)
+
+
+@pytest.mark.req("K6")
+def test_the_same_manifest_begins_anew_where_the_checkpoints_were_to_go_with_its_predecessor() -> None:
+    name = a_name(uid=OTHER_UID, deletion_policy=DeletionPolicy.DELETE, cluster="cluster-1")
+    seen = an_observation(a_run(attempt=0), name=name, cluster="cluster-1")
+
+    decided = plan(seen)
+
+    assert (decided.actions, decided.message) == (
+        (Supersede(),),
+        f"the name stood for run {RUN_ID}, whose checkpoints go with its resource",
+    )
+
+
+@pytest.mark.req("S6")
+def test_a_lost_clusters_run_is_adopted_whatever_was_to_become_of_its_checkpoints() -> None:
+    name = a_name(uid=OTHER_UID, deletion_policy=DeletionPolicy.DELETE, cluster="lost")
+    seen = an_observation(a_run(attempt=0), name=name, head=a_head(uid=OTHER_UID), cluster="cluster-1")
+
+    assert plan(seen).actions == (Adopt(),)
+
+
+@pytest.mark.req("C5", "S6")
+def test_a_run_whose_checkpoints_have_expired_is_reported_from_its_name_alone() -> None:
+    name = a_name(uid=OTHER_UID, state=NameState.EXPIRED, outcome="Failed")
+    seen = an_observation(a_run(phase=Phase.PENDING, attempt=0), name=name, head=None)
+    message = (
+        f"run {RUN_ID} ended as Failed; its checkpoints were kept for as long as spec.retentionSeconds said, "
+        "and its result is gone with them"
+    )
+
+    assert plan(seen) == Plan(
+        Phase.FAILED, "Expired", message, tell=(Telling(f"Expired/{RUN_ID}", "Expired", message),)
+    )
+    assert is_adopted(seen)
+
+
+def test_a_run_is_reported_from_its_name_while_its_checkpoints_are_being_deleted() -> None:
+    name = a_name(uid=OTHER_UID, state=NameState.EXPIRED, outcome="Succeeded")
+    seen = an_observation(a_run(phase=Phase.PENDING, attempt=0), name=name, head=a_head(Phase.DELETING))
+
+    assert (plan(seen).phase, plan(seen).reason) == (Phase.SUCCEEDED, "Expired")
+
+
+def test_another_spec_supersedes_a_run_whose_checkpoints_have_expired() -> None:
+    name = a_name(uid=OTHER_UID, digest="f" * 64, state=NameState.EXPIRED, outcome="Succeeded")
+
+    assert plan(an_observation(a_run(attempt=0), name=name, head=None)).actions == (Supersede(),)
 
 
 def test_a_generated_name_is_never_taken_for_an_earlier_run() -> None:

@@ -166,9 +166,15 @@ def an_ended_pod(
 
 
 def a_name(
-    *, run_id: str = RUN_ID, uid: str = UID, digest: str = "", outcome: str = "", spec: RunSpec | None = None
+    *,
+    run_id: str = RUN_ID,
+    uid: str = UID,
+    digest: str = "",
+    outcome: str = "",
+    spec: RunSpec | None = None,
+    **more: Any,
 ) -> NameRecord:
-    return NameRecord("docs", run_id, uid, digest or spec_digest(spec or a_spec()), outcome)
+    return NameRecord("docs", run_id, uid, digest or spec_digest(spec or a_spec()), outcome, **more)
 
 
 def a_head(

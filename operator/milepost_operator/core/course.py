@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from milepost.api.resource import Phase
+from milepost.api.summary import NameState
 from milepost_operator.core.ended import classify
 from milepost_operator.core.identity import deletions, ready
 from milepost_operator.core.observation import Observation
@@ -22,6 +23,8 @@ _CALM_AGAIN: Final = timedelta(seconds=10)
 
 def finished(seen: Observation) -> Plan | None:
     """Report the end that the log holds, whatever the pods did or do."""
+    if seen.name is not None and seen.name.state is NameState.EXPIRED:
+        return _expired(seen)
     if seen.head is None or seen.name is None or not seen.head.phase.terminal:
         return None
     phase = seen.head.phase
@@ -43,6 +46,19 @@ def finished(seen: Observation) -> Plan | None:
     )
     again = _CALM_AGAIN if seen.unended else None
     return Plan(phase, reason, message, (*note, *stop), (told,), look_again_in=again)
+
+
+def _expired(seen: Observation) -> Plan:
+    """Report the end of a run of which only the name is left, or will be in a moment."""
+    assert seen.name is not None
+    outcome = seen.name.outcome
+    phase = Phase(outcome) if outcome in Phase.__members__.values() else Phase.CANCELLED
+    message = (
+        f"run {seen.name.run_id} ended as {outcome or phase}; its checkpoints were kept for as long as "
+        "spec.retentionSeconds said, and its result is gone with them"
+    )
+    told = Telling(f"Expired/{seen.name.run_id}", "Expired", message)
+    return Plan(phase, "Expired", message, deletions(seen, "the run has ended"), (told,))
 
 
 def cancelled(seen: Observation) -> Plan | None:

@@ -9,9 +9,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from milepost.api.resource import Condition, Phase
+from milepost.api.resource import Condition, DeletionPolicy, Phase
+from milepost.api.summary import NameState
 from milepost_operator.core.observation import Observation
-from milepost_operator.core.plan import AT_ONCE, Adopt, DeletePod, Plan, StartRun, Supersede, Telling
+from milepost_operator.core.plan import (
+    AT_ONCE,
+    Adopt,
+    DeletePod,
+    NoteRetention,
+    Plan,
+    StartRun,
+    Supersede,
+    Telling,
+)
 from milepost_operator.core.reading import parse_time
 
 __all__ = [
@@ -24,6 +34,7 @@ __all__ = [
     "new_run",
     "other_resource",
     "ready",
+    "retention_changed",
     "settled",
     "spec_changed",
     "store_unusable",
@@ -48,8 +59,10 @@ def is_adopted(seen: Observation) -> bool:
     """Whether another resource began the run that this one goes on with or reports."""
     if any(part.type == "Adopted" and part.status == "True" for part in seen.run.status.conditions):
         return True
-    if seen.name is None or seen.head is None or other_resource(seen) is not None:
+    if seen.name is None or other_resource(seen) is not None:
         return False
+    if seen.name.state is NameState.EXPIRED or seen.head is None:
+        return seen.name.state is NameState.EXPIRED and seen.run.uid != seen.name.resource_uid
     return seen.run.uid not in (seen.name.resource_uid, seen.head.resource_uid) or (
         seen.name.resource_uid == seen.run.uid != seen.head.resource_uid
     )
@@ -80,6 +93,20 @@ def accepted(seen: Observation) -> Plan | None:
     return Plan(Phase.PENDING, "Accepted", look_again_in=AT_ONCE)
 
 
+def retention_changed(seen: Observation) -> Plan | None:
+    """Let the name say what becomes of its run, as this resource says now, also after the run's end.
+
+    It is the name that the sweep believes: once the resource is gone, nothing else is left to ask.
+    """
+    spec, name = seen.run.spec, seen.name
+    if seen.invalid or name is None or name.resource_uid != seen.run.uid:
+        return None
+    if (name.deletion_policy, name.retention_s) == (spec.deletion_policy, spec.retention_seconds):
+        return None
+    note = NoteRetention(spec.deletion_policy, spec.retention_seconds)
+    return Plan(seen.phase, "RetentionChanged", actions=(note,), look_again_in=AT_ONCE, untouched=True)
+
+
 def settled(seen: Observation) -> Plan | None:
     """Keep an end that was reported as it is, and remove a pod that lingers."""
     status = seen.run.status
@@ -87,6 +114,9 @@ def settled(seen: Observation) -> Plan | None:
         return None
     shown = ready(seen)
     reason, message = (shown.reason, shown.message) if shown else (status.phase.value, "")
+    if seen.store_problem is not None and seen.run.generation != status.observed_generation:
+        # Not to be taken for seen before its retention has been compared with what the name says.
+        return Plan(status.phase, reason, message, retry=True, untouched=True)
     done = _since(seen)
     if seen.unended and done < _TIME_TO_EXIT and status.phase is not Phase.CANCELLED:
         return Plan(status.phase, reason, message, look_again_in=_TIME_TO_EXIT - done)
@@ -124,18 +154,23 @@ def store_unusable(seen: Observation) -> Plan | None:
 
 
 def other_resource(seen: Observation) -> Plan | None:
-    """End and replace the run that the name stands for, where this manifest asks for another."""
+    """End and replace the run that the name stands for, where this manifest asks for another.
+
+    So it does where the checkpoints were to go with a resource of this cluster that was here before.
+    """
     if seen.name is None or seen.name.resource_uid == seen.run.uid:
         return None
-    if not seen.run.generate_name and seen.name.spec_digest == seen.digest:
+    to_go = seen.name.deletion_policy is DeletionPolicy.DELETE and seen.name.cluster == seen.cluster
+    if not seen.run.generate_name and seen.name.spec_digest == seen.digest and not to_go:
         return None
-    message = f"the name stood for run {seen.name.run_id}, whose spec is another one"
+    why = "whose checkpoints go with its resource" if to_go else "whose spec is another one"
+    message = f"the name stood for run {seen.name.run_id}, {why}"
     return Plan(Phase.PENDING, "Superseding", message, (Supersede(),), look_again_in=AT_ONCE)
 
 
 def adopted(seen: Observation) -> Plan | None:
     """Go on with the run of a manifest that was applied again, or report its end: nothing runs twice."""
-    if seen.name is None or seen.head is None:
+    if seen.name is None or seen.head is None or seen.name.state is NameState.EXPIRED:
         return None
     unclaimed = not seen.head.phase.terminal and seen.head.resource_uid != seen.run.uid
     if seen.name.resource_uid == seen.run.uid and not unclaimed:

@@ -139,7 +139,8 @@ class Observation:
     """One run as a pass saw it.
 
     `invalid` says what is wrong with the manifest; `disturbed` says why the cluster's own state cannot be
-    trusted at the moment. `digest` is the spec's digest, empty for an invalid one.
+    trusted at the moment. `digest` is the spec's digest, empty for an invalid one. `cluster` is this
+    cluster's id, as names and heads have it.
     """
 
     run: AgentRun
@@ -153,6 +154,7 @@ class Observation:
     store_uri: str = ""
     silent_nodes: frozenset[str] = field(default_factory=frozenset)
     disturbed: str = ""
+    cluster: str = ""
 
     @property
     def unended(self) -> tuple[PodSeen, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
-from milepost.api.resource import Phase
+from milepost.api.resource import DeletionPolicy, Phase
 from milepost_operator.core.observation import End
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "DeletePod",
     "EndRun",
     "NoteOutcome",
+    "NoteRetention",
     "Plan",
     "StartRun",
     "Supersede",
@@ -61,6 +62,14 @@ class NoteOutcome:
 
 
 @dataclass(frozen=True)
+class NoteRetention:
+    """Let the name's record say what becomes of its run. Seconds count from the run's end."""
+
+    deletion_policy: DeletionPolicy
+    retention_s: int
+
+
+@dataclass(frozen=True)
 class CreatePod:
     """Start one. `in_a_row` counts its predecessors, back from the last, that recorded no step."""
 
@@ -80,7 +89,9 @@ class DeletePod:
     why: str
 
 
-Action: TypeAlias = StartRun | Adopt | Supersede | EndRun | NoteOutcome | CreatePod | DeletePod
+Action: TypeAlias = (
+    StartRun | Adopt | Supersede | EndRun | NoteOutcome | NoteRetention | CreatePod | DeletePod
+)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ Rule: TypeAlias = Callable[[Observation], Plan | None]
 RULES: Final[tuple[Rule, ...]] = (
     identity.being_deleted,
     identity.accepted,
+    identity.retention_changed,
     identity.settled,
     identity.invalid_spec,
     identity.store_unusable,

@@ -184,6 +184,7 @@ class Reconciler:
             store_uri=self._stores.uri(run),
             silent_nodes=silence.nodes,
             disturbed=silence.disturbed,
+            cluster=self._stores.cluster_id,
         )
         return _Look(seen, raw, recorded)
 
@@ -266,7 +267,9 @@ class Reconciler:
 def _needs_store(run: AgentRun) -> bool:
     status = run.status
     ended = status.phase is not None and status.phase.terminal
-    return bool(status.observed_generation or status.phase) and not ended
+    # How long its checkpoints are kept may be changed after the end as well.
+    reported = ended and status.observed_generation == run.generation
+    return bool(status.observed_generation or status.phase) and not reported
 
 
 def _named(seen: Observation) -> str:

@@ -16,6 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import AgentRun, Phase
+from milepost.api.summary import NameState
 from milepost.checkpoint.runs import Clock, HeadSeen, NameSeen, NewRun, Runs, Stale, require_head
 from milepost.checkpoint.store import Store, Unchanged
 from milepost.errors import (
@@ -29,7 +30,7 @@ from milepost.errors import (
 )
 from milepost_operator.core.executor_pod import StoreAccess
 from milepost_operator.core.observation import StoreProblem
-from milepost_operator.core.plan import Adopt, EndRun, NoteOutcome, StartRun, Supersede
+from milepost_operator.core.plan import Adopt, EndRun, NoteOutcome, NoteRetention, StartRun, Supersede
 from milepost_operator.shell.cache import RunKey
 from milepost_operator.shell.stores_file import StoreEntry, StoresFile
 
@@ -38,7 +39,7 @@ __all__ = ["NotYet", "Recorded", "StoreAction", "Stores", "as_problem"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-StoreAction = StartRun | Adopt | Supersede | EndRun | NoteOutcome
+StoreAction = StartRun | Adopt | Supersede | EndRun | NoteOutcome | NoteRetention
 
 _TRIES_TO_CANCEL = 20
 """An executor that commits many steps a second wins the race for the head often, but not so often."""
@@ -50,7 +51,10 @@ class NotYet(Exception):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the store says of a run's name: nothing, or the name and the head that it leads to."""
+    """What the store says of a run's name: nothing, or the name and the head that it leads to.
+
+    Of a run that ended so long ago that its objects are gone there is the name alone.
+    """
 
     name: NameSeen | None = None
     head: HeadSeen | None = None
@@ -112,6 +116,11 @@ class Stores:
         self._opened: dict[str, Runs] = {}
         self._known: dict[RunKey, _Known] = {}
 
+    @property
+    def cluster_id(self) -> str:
+        """Which cluster this is, as names and heads say it."""
+        return self._cluster_id
+
     def problem(self, run: AgentRun) -> StoreProblem | None:
         """Return why the run cannot have its store at present. Raises NotYet."""
         entry = self._file.entry(run.spec.store.name, run.namespace)
@@ -164,7 +173,10 @@ class Stores:
         runs = await self._runs(run)
         keys = StoreKeys(run.namespace, name.record.run_id)
         etag = before.etag if before else ""
-        seen = require_head(await self._call(runs.observe, keys, unless_etag=etag), keys)
+        seen = await self._call(runs.observe, keys, unless_etag=etag)
+        if seen is None and name.record.state is NameState.EXPIRED:
+            return Recorded(name)
+        seen = require_head(seen, keys)
         return Recorded(name, before if isinstance(seen, Unchanged) else seen)
 
     async def act(self, run: AgentRun, digest: str, action: StoreAction, recorded: Recorded) -> None:
@@ -176,11 +188,19 @@ class Stores:
             case StartRun(), _:
                 await self._call(runs.start, new)
             case Adopt(), Recorded(NameSeen() as name, HeadSeen() as head):
-                await self._call(runs.adopt, run.namespace, name, head, run.uid)
+                await self._call(runs.adopt, run.namespace, name, head, run.uid, cluster=self._cluster_id)
             case Supersede(), Recorded(NameSeen() as name, head):
                 await self._call(runs.supersede, name, head, new)
             case NoteOutcome(outcome), Recorded(NameSeen() as name, _):
                 await self._call(runs.note_outcome, run.namespace, name, outcome)
+            case NoteRetention(policy, retention_s), Recorded(NameSeen() as name, _):
+                await self._call(
+                    runs.note_retention,
+                    run.namespace,
+                    name,
+                    deletion_policy=policy,
+                    retention_s=retention_s,
+                )
             case EndRun(), Recorded(_, HeadSeen() as head):
                 await self._end(runs, run, action, head)
             case _:

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import Phase
+from milepost.api.summary import NameRecord
 from milepost.checkpoint import values
 from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.owner import claim_prefix
@@ -110,6 +111,8 @@ class _Run:
         patience = Patience(self.here.entropy, deadline=self.runs.deadline)
         claim_prefix(self.store, self.owner, recover_from=self.here.recover_from, patience=patience)
         head = find_or_begin(self.runs, self.manifest, self.owner, self.here.say)
+        if isinstance(head, NameRecord):
+            return _expired(head)
         spec = self.manifest.spec
         if head.summary.phase.terminal:
             self.here.say(f"run {head.summary.run_id} has ended already; nothing is run")
@@ -215,6 +218,14 @@ class _Run:
 
     def _keys(self, head: HeadSeen) -> StoreKeys:
         return StoreKeys(self.manifest.namespace, head.summary.run_id)
+
+
+def _expired(record: NameRecord) -> Outcome:
+    message = (
+        f"it ended as {record.outcome}; its checkpoints were kept for as long as spec.retentionSeconds said, "
+        "and its result is gone with them. To run it again, give it another spec.rerun"
+    )
+    return Outcome(record.run_id, Phase(record.outcome), "Expired", message)
 
 
 def _standing(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from milepost.api.resource import Phase
+from milepost.api.resource import DeletionPolicy, Phase
+from milepost.checkpoint.deletion import Sweeper
 from milepost.checkpoint.owner import claim_prefix
 from milepost.checkpoint.sending import Patience
 from milepost.errors import StoreOwnedElsewhere
@@ -37,6 +38,7 @@ def test_a_run_that_has_ended_is_reported_and_nothing_runs(desk: Desk) -> None:
     assert desk.said[-1] == f"run {first.run_id} has ended already; nothing is run"
 
 
+@pytest.mark.req("D9")
 def test_other_inputs_supersede_a_run(desk: Desk) -> None:
     first = desk.run(a_manifest(**counting(desk)))
     second = desk.run(a_manifest(inputs={"world": str(desk.world), "until": 3}))
@@ -55,6 +57,51 @@ def test_a_run_in_progress_that_is_superseded_is_ended_first(desk: Desk) -> None
 
     ended = desk.state(first)
     assert (ended.phase, ended.outcome and ended.outcome.reason) == (Phase.CANCELLED, "Superseded")
+
+
+@pytest.mark.req("C5")
+def test_a_run_whose_checkpoints_have_expired_is_reported_and_nothing_runs(desk: Desk) -> None:
+    first = desk.run(a_manifest(**counting(desk, retentionSeconds=0)))
+    expire(desk)
+
+    again = desk.run(a_manifest(**counting(desk, retentionSeconds=0)))
+
+    assert again == Outcome(
+        first.run_id,
+        Phase.SUCCEEDED,
+        "Expired",
+        "it ended as Succeeded; its checkpoints were kept for as long as spec.retentionSeconds said, and its "
+        "result is gone with them. To run it again, give it another spec.rerun",
+    )
+    assert len(desk.calls()) == 2
+
+
+def test_a_run_whose_checkpoints_have_expired_is_followed_by_another_rerun(desk: Desk) -> None:
+    first = desk.run(a_manifest(**counting(desk, retentionSeconds=0)))
+    expire(desk)
+
+    again = desk.run(a_manifest(**counting(desk, rerun="2")))
+
+    assert again.phase is Phase.SUCCEEDED
+    assert again.run_id != first.run_id
+    assert len(desk.calls()) == 4
+
+
+def expire(desk: Desk) -> None:
+    sweeper = Sweeper(desk.runs())
+    for finding in list(sweeper.look()):
+        sweeper.carry_out(finding)
+    assert [each.key for each in desk.store.list("default/runs/")] == []
+
+
+def test_a_changed_retention_is_noted_at_the_name(desk: Desk) -> None:
+    desk.run(a_manifest(**counting(desk)))
+
+    desk.run(a_manifest(**counting(desk, retentionSeconds=60, deletionPolicy="Delete")))
+
+    name = desk.runs().look_up("default", "counting")
+    assert name is not None
+    assert (name.record.retention_s, name.record.deletion_policy) == (60, DeletionPolicy.DELETE)
 
 
 @pytest.mark.req("S7")
