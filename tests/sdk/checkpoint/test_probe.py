@@ -66,6 +66,18 @@ def test_a_broken_promise_is_found_by_its_check(check: str) -> None:
 
 
 @pytest.mark.req("S2")
+@pytest.mark.parametrize("check", ["create-race", "replace-race"])
+def test_a_race_with_two_winners_is_told_by_their_number(check: str) -> None:
+    report = probe(
+        BENT[check](), patience=PATIENCE, effort=Effort(writers=2, creations=1, replacements=1, samples=1)
+    )
+
+    assert {each.name: each.detail for each in report.unsafe}[check] == (
+        "2 of 2 writers were told that they alone had written"
+    )
+
+
+@pytest.mark.req("S2")
 def test_a_winner_whose_bytes_are_not_those_that_are_kept_is_none() -> None:
     report = probe(MixesBodies(), patience=PATIENCE, effort=QUICK)
 
