@@ -101,6 +101,8 @@ def _long_run(bucket: Bucket, steps: int) -> Place:
     kept, place.store = place.store, memory
     place.begin("arrive", arrived=str(place.file("arrived")))
     asyncio.run(_record(memory, place.keys, steps))
+    # The requests of a load are the same without it, and so much less is copied.
+    place.prune()
     place.store = kept
     for listed in memory.list(""):
         found = memory.get(listed.key)

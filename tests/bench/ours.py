@@ -16,9 +16,11 @@ from typing import Any
 from milepost.api.digest import spec_digest
 from milepost.api.names import StoreKeys
 from milepost.api.resource import RunSpec
+from milepost.checkpoint.deletion import Sweeper
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.s3 import S3Config, open_store
 from milepost.checkpoint.store import Store
+from milepost.checkpoint.sweep import Ages
 from tests.bench.peer import ROOT
 from tools.cluster.interface import S3Server
 
@@ -126,7 +128,12 @@ class Place:
             )
 
     def prune(self) -> None:
-        """Remove what the run no longer needs, as the operator's sweep does."""
+        """Remove what the run no longer needs, as `milepost store gc --apply` does once it is old enough."""
+        sweeper = Sweeper(Runs(self.store, now, os.urandom), ages=Ages(passed_over=0.0))
+        for finding in sweeper.look([self.keys.namespace]):
+            done = sweeper.carry_out(finding)
+            if done.left:
+                raise RuntimeError(f"{finding.key} was not pruned: {done.left}")
 
     def times(self) -> list[float]:
         """Return what the agent left in its file `times`, in seconds."""
