@@ -71,7 +71,7 @@ class World:
         self.nodes = Nodes(self.monotonic)
         self.cluster = Cluster(self.session, self.server, dict)
         file: StoresFile = read_stores(STORES)
-        stores = Stores(
+        self.stores = stores = Stores(
             file,
             Path("/nowhere"),
             self.open_store or (lambda _entry, _folder: self.store),

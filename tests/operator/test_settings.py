@@ -40,14 +40,23 @@ def test_settings_come_from_the_environment() -> None:
             "MILEPOST_HEALTH_PORT": "9090",
             "MILEPOST_RELEASE_NAMESPACE": "milepost",
             "MILEPOST_LOG_LEVEL": "debug",
+            "MILEPOST_STORE_SWEEP_SECONDS": "0",
         }
     )
 
-    assert settings == Settings(Path("/s.yaml"), Path("/c"), ("team-a", "team-b"), 9090, "milepost", "DEBUG")
+    assert settings == Settings(
+        Path("/s.yaml"), Path("/c"), ("team-a", "team-b"), 9090, "milepost", "DEBUG", store_sweep_s=0
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("MILEPOST_LOG_LEVEL", "LOUD"), ("MILEPOST_HEALTH_PORT", "http")]
+    ("name", "value"),
+    [
+        ("MILEPOST_LOG_LEVEL", "LOUD"),
+        ("MILEPOST_HEALTH_PORT", "http"),
+        ("MILEPOST_STORE_SWEEP_SECONDS", "59"),
+        ("MILEPOST_STORE_SWEEP_SECONDS", "soon"),
+    ],
 )
 def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(BadSettings, match=name):

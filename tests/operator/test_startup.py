@@ -14,7 +14,7 @@ from milepost_operator.shell.settings import BadSettings, Settings
 from milepost_operator.shell.startup import Operator
 from tests.operator.conftest import STORES, World
 
-PARTS = {"stores", "workers", "nodes", "sweep"}
+PARTS = {"stores", "workers", "nodes", "sweep", "store-sweep"}
 
 
 @pytest.fixture

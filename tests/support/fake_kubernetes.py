@@ -35,6 +35,7 @@ class Fault:
     message: str = "programmed"
     acts: bool = False
     times: int = 1
+    query: str = ""
 
 
 def _refusal(status: int, reason: str, message: str) -> web.Response:
@@ -101,7 +102,14 @@ class FakeKubernetes:
     async def _serve(self, request: web.Request) -> web.Response:
         self.requests.append((request.method, request.path))
         fault = next(
-            (f for f in self.faults if f.times and f.method == request.method and f.part in request.path),
+            (
+                f
+                for f in self.faults
+                if f.times
+                and f.method == request.method
+                and f.part in request.path
+                and f.query in request.query_string
+            ),
             None,
         )
         if fault is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import kopf
 
@@ -17,6 +18,8 @@ from milepost.errors import MilepostError
 
 __all__ = ["BadSettings", "Settings", "kopf_settings", "read_settings"]
 
+_LEAST_STORE_SWEEP_S: Final = 60
+
 
 class BadSettings(MilepostError):
     """The operator cannot run as it is configured; the message says what to change."""
@@ -24,7 +27,10 @@ class BadSettings(MilepostError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are, and how often they are looked at. Times are in seconds."""
+    """Where things are, and how often they are looked at. Times are in seconds.
+
+    `store_sweep_s` is 0 where nothing is to be deleted from stores.
+    """
 
     stores_file: Path = Path("/etc/milepost/stores.yaml")
     store_credentials: Path = Path("/etc/milepost/credentials")
@@ -38,6 +44,7 @@ class Settings:
     progress_write_s: float = 30.0
     lease_poll_s: float = 5.0
     sweep_s: float = 120.0
+    store_sweep_s: float = 600.0
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -48,6 +55,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     port = environ.get("MILEPOST_HEALTH_PORT", "8080")
     if not port.isdecimal() or not 0 <= int(port) < 2**16:
         raise BadSettings(f"MILEPOST_HEALTH_PORT: {port!r} must be a port number")
+    store_sweep = environ.get("MILEPOST_STORE_SWEEP_SECONDS", "600")
+    if not store_sweep.isdecimal() or 0 < int(store_sweep) < _LEAST_STORE_SWEEP_S:
+        raise BadSettings(
+            f"MILEPOST_STORE_SWEEP_SECONDS: {store_sweep!r} must be 0, for never, or at least "
+            f"{_LEAST_STORE_SWEEP_S}"
+        )
     given = environ.get("MILEPOST_NAMESPACES", "").split(",")
     return Settings(
         stores_file=Path(environ.get("MILEPOST_STORES", "/etc/milepost/stores.yaml")),
@@ -56,6 +69,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         health_port=int(port),
         release_namespace=environ.get("MILEPOST_RELEASE_NAMESPACE", "default"),
         log_level=level,
+        store_sweep_s=float(store_sweep),
     )
 
 

@@ -35,6 +35,7 @@ from milepost_operator.shell.queue import KeyedQueue, work
 from milepost_operator.shell.reconcile import Reconciler
 from milepost_operator.shell.settings import BadSettings, Settings
 from milepost_operator.shell.store_gate import StoreGate
+from milepost_operator.shell.store_sweep import StoreSweep
 from milepost_operator.shell.stores import Stores
 from milepost_operator.shell.stores_file import StoreEntry, StoresFile, read_stores
 from milepost_operator.shell.sweep import Sweep
@@ -128,6 +129,9 @@ class Operator:
         self._spawn("workers", work(self.queue, reconciler, self.settings.workers))
         self._spawn("nodes", self._watch_nodes(cluster))
         self._spawn("sweep", self._sweep(sweep))
+        if every := self.settings.store_sweep_s:
+            swept = StoreSweep(stores, cluster, self.settings.namespaces, every=every)
+            self._spawn("store-sweep", swept.watch())
         log.info(
             "operator started",
             stores=sorted(stores_file.stores),

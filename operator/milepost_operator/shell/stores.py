@@ -129,6 +129,11 @@ class Stores:
             raise barred
         return barred
 
+    async def in_use(self) -> list[tuple[str, StoreEntry, Runs]]:
+        """Return every store that may be used at present. Raises as `milepost.checkpoint.runs` does."""
+        usable = [(name, entry) for name, entry in self._file.stores.items() if self._barred(name) is None]
+        return [(name, entry, await self._open(name, entry)) for name, entry in usable]
+
     def access(self, run: AgentRun) -> StoreAccess:
         """Return how an executor of the run reaches its store, which the stores file must grant it."""
         return self._entry(run).access
@@ -226,9 +231,10 @@ class Stores:
         raise Stale(f"run {head.summary.run_id} records faster than it can be cancelled")
 
     async def _runs(self, run: AgentRun) -> Runs:
-        name = run.spec.store.name
+        return await self._open(run.spec.store.name, self._entry(run))
+
+    async def _open(self, name: str, entry: StoreEntry) -> Runs:
         if name not in self._opened:
-            entry = self._entry(run)
             folder = self._credentials / name if entry.credentials else None
             store = await self._call(self._open_store, entry, folder)
             self._opened[name] = Runs(store, self._clock, self._entropy)
