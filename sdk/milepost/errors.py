@@ -9,7 +9,8 @@
     ├── RunDeleted          stop now and write nothing; the run is gone
     ├── Damaged             stop and keep the bytes; a person has to look
     │   ├── Corrupt             an object is there and is not what was written
-    │   └── Missing             an object that the history names is gone
+    │   ├── Missing             an object that the history names is gone
+    │   └── RolledBack          the store went back to an older state, sound in itself
     ├── FormatTooNew        start a newer Milepost
     ├── ProtocolBreach      a bug in Milepost: two writers in one epoch; stop loudly
     ├── InvalidRun          tell the user which field of the manifest to change
@@ -44,6 +45,7 @@ __all__ = [
     "NotStorable",
     "Permanent",
     "ProtocolBreach",
+    "RolledBack",
     "RunDeleted",
     "RunHalted",
     "StepFailed",
@@ -111,7 +113,8 @@ class StoreNotIsolated(StoreRefused):
             f"{uri}: the keys that pods of namespace {namespace} have can also {', '.join(opened)}",
             advice=(
                 f"give the namespace keys that open nothing but {namespace}/ below the store's prefix; or, "
-                "where all namespaces may read and change each other's runs, set isolation: none for the store"
+                "where all namespaces may read and change each other's runs, set isolation: none for the "
+                "store"
             ),
         )
         self.namespace = namespace
@@ -157,12 +160,20 @@ class Missing(Damaged):
     """An object that the history names is not there."""
 
 
+class RolledBack(Damaged):
+    """The store is in an older state than one that it had before, as after a backup was restored.
+
+    What it holds is sound, but acknowledged records are gone: steps would run again.
+    """
+
+
 class FormatTooNew(MilepostError):
     """The object was written by a newer Milepost than this one."""
 
     def __init__(self, key: str, *, found: int, known: int, kind: str = "object") -> None:
         super().__init__(
-            f"{key}: the {kind} has format {found}, which is newer than {known}, the newest this version reads"
+            f"{key}: the {kind} has format {found}, which is newer than {known}, the newest that this "
+            "version reads"
         )
         self.key = key
         self.kind = kind

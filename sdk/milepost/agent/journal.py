@@ -176,7 +176,8 @@ class Journal:
         try:
             return await loop.run_in_executor(self._threads, persist, call, self._patience)
         except Damaged as error:
-            await self._halt(type(error).__name__, str(error))
+            message = await loop.run_in_executor(self._threads, self._committer.explain, error)
+            await self._halt(type(error).__name__, message)
         except MilepostError as error:
             self._committer.lose(error)
 

@@ -70,11 +70,14 @@ class Committer:
         on_commit: Callable[[Committed], None] = lambda _: None,
         archive: Archive | None = None,
         every_steps: int = 1,
+        explain: Callable[[Damaged], str] = str,
     ) -> None:
+        """Take what the module's own words name. `explain` blocks, and tells people what damage means."""
         self._store = store
         self._at = claimed
         self._archive = archive or Archive(store, claimed.head.keys)
         self._every_steps = every_steps
+        self.explain = explain
         self._state = state
         self._clock = clock
         self._entropy = entropy
@@ -88,7 +91,7 @@ class Committer:
         self._lingering: asyncio.TimerHandle | None = None
         self._ended = claimed.head.phase.terminal
         self._lost: BaseException | None = None
-        self._damage: Damaged | None = None
+        self._damage: RunHalted | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="committer")
         self._pid = os.getpid()
 
@@ -187,9 +190,8 @@ class Committer:
         if self._busy:
             self._write_next()
 
-    def _halt(self, damage: Damaged) -> None:
+    def _halt(self, why: RunHalted) -> None:
         """Record that the history is damaged, and then go no further. What ended meanwhile is recorded."""
-        why = RunHalted(type(damage).__name__, str(damage))
         if self._ended:
             return
         if isinstance(self._state.outcome, Halted):
@@ -245,7 +247,7 @@ class Committer:
         try:
             return [(named, self._read(named)) for named in planned.merging]
         except Damaged as error:
-            self._damage = error
+            self._damage = RunHalted(type(error).__name__, self.explain(error))
             return []
 
     def _read(self, named: Segment) -> tuple[bytes, ...]:
@@ -267,7 +269,7 @@ class Committer:
         try:
             persist(lambda: read_base(self._store, commit.head.keys, after[-1]), self._patience)
         except Damaged as error:
-            self._damage = error
+            self._damage = RunHalted(type(error).__name__, self.explain(error))
         return self._damage is None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.store import Store
 from milepost.checkpoint.survey import Survey, survey
-from milepost.errors import Damaged, FormatTooNew, MilepostError, StoreRefused, StoreUnavailable
+from milepost.errors import Damaged, FormatTooNew, MilepostError, RolledBack, StoreRefused, StoreUnavailable
 
 __all__ = ["MOST", "explain", "repair_command"]
 
@@ -32,9 +32,13 @@ def explain(store: Store, keys: StoreKeys, error: MilepostError, *, where: str, 
         return said
     command = repair_command(keys, where, name)
     try:
-        left = survey(store, keys, blobs=False)
+        of_a_blob = isinstance(error, Damaged) and error.key.startswith(keys.blob(""))
+        left = survey(store, keys, blobs=of_a_blob)
     except (Damaged, StoreRefused, StoreUnavailable):
         return _cut(f"{said}. To see what is left, and go on from it: {command} --dry-run")
+    if isinstance(error, RolledBack) and not left.problems:
+        # What is there is sound, and only somebody outside of the store knew that it is not all.
+        command += " --as-it-is"
     return _cut(f"{said}. {_left(left)}. To go on from what is left: {command} --dry-run. {_repeats(left)}")
 
 

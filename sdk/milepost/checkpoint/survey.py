@@ -110,11 +110,10 @@ def survey(store: Store, keys: StoreKeys, *, blobs: bool = True) -> Survey:
     """
     tries = 0
     while True:
-        found, tries = store.get(keys.head), tries + 1
-        seen = _Reading(store, keys, found if isinstance(found, Found) else None).survey(blobs=blobs)
+        seen, tries = _Reading(store, keys).survey(blobs=blobs), tries + 1
         if not seen.problems or seen.head is None or tries == _TRIES:
             return seen
-        again = store.get(keys.head)
+        again = _get(store, keys.head)
         if isinstance(again, Found) and again.etag == seen.head.etag:
             return seen
 
@@ -131,11 +130,11 @@ class _Line:
 class _Reading:
     """One pass over a run's objects."""
 
-    def __init__(self, store: Store, keys: StoreKeys, found: Found | None) -> None:
+    def __init__(self, store: Store, keys: StoreKeys) -> None:
         self._store = store
         self._keys = keys
         self._problems: list[Problem] = []
-        self._head = self._read_head(found)
+        self._head = self._read_head()
         self._listed = {listed.key for listed in store.list(keys.run)}
         self._lines: dict[int, list[_Line]] = {}
         self._bases: dict[str, State] = {}
@@ -186,10 +185,9 @@ class _Reading:
         what = error.what if isinstance(error, Damaged) else str(error).removeprefix(f"{error.key}: ")
         self._problems.append(Problem(error.key, type(error).__name__, what))
 
-    def _read_head(self, found: Found | None) -> HeadAt | None:
+    def _read_head(self) -> HeadAt | None:
         try:
-            if found is None:
-                raise Missing(self._keys.head, "there is no head")
+            found = _require(_get(self._store, self._keys.head), self._keys.head, "there is no head")
             return HeadAt(parse_head(found.body, self._keys), found.etag)
         except (Damaged, FormatTooNew) as error:
             self._note(error)
@@ -197,20 +195,15 @@ class _Reading:
 
     def _read_segment(self, key: str, named: Segment | None) -> None:
         """Collect a segment's records. Of a damaged one, and of one that no head names, nothing is proved."""
-        found = self._store.get(key)
-        if not isinstance(found, Found):
-            if named is not None:
-                what = f"the head names it for records {named.first} to {named.last}, and it is gone"
-                self._note(Missing(key, what))
-            return
-        proved = False
+        found, proved = _get(self._store, key), False
         if named is not None:
+            gone = f"the head names it for records {named.first} to {named.last}, and it is gone"
             try:
-                lines_of(found.body, named, self._keys)
+                lines_of(_require(found, key, gone).body, named, self._keys)
                 proved = True
             except (Damaged, FormatTooNew) as error:
                 self._note(error)
-        elif self._head is None and not self._is_ours(found.body, key):
+        if not isinstance(found, Found) or (self._head is None and not self._is_ours(found.body, key)):
             return
         self._collect(found.body.splitlines(keepends=True)[1:], key, proved=proved)
 
@@ -246,12 +239,9 @@ class _Reading:
         for key in (
             named if named is not None else sorted(each for each in self._listed if each.startswith(prefix))
         ):
-            found = self._store.get(key)
+            gone = "the head names it, and it is gone; it is a cache, and nothing is lost by it"
             try:
-                if not isinstance(found, Found):
-                    raise Missing(
-                        key, "the head names it, and it is gone; it is a cache, and nothing is lost by it"
-                    )
+                found = _require(_get(self._store, key), key, gone)
                 base = named[key] if named is not None else _base_of(key, found.body)
                 self._bases[key] = parse_base(found.body, base, self._keys)
             except (Damaged, FormatTooNew) as error:
@@ -345,13 +335,13 @@ class _Reading:
         damaged = set()
         for digest, steps in used.items():
             key = self._keys.blob(digest)
-            found = self._store.get(key)
-            if not isinstance(found, Found):
-                kind, what = Missing.__name__, "a record names it, and it is gone"
-            elif hashlib.sha256(found.body).hexdigest() != digest:
+            try:
+                found = _require(_get(self._store, key), key, "a record names it, and it is gone")
+                if hashlib.sha256(found.body).hexdigest() == digest:
+                    continue
                 kind, what = Corrupt.__name__, "it does not match the digest in its name"
-            else:
-                continue
+            except Damaged as error:
+                kind, what = type(error).__name__, error.what
             damaged.add(digest)
             self._problems.append(Problem(key, kind, what, tuple(dict.fromkeys(filter(None, steps)))))
         return frozenset(damaged)
@@ -364,6 +354,24 @@ class _Reading:
         used |= {segment_key(self._keys, segment) for segment in head.segments}
         used |= {base_key(self._keys, base) for base in head.bases}
         return tuple(sorted(self._listed - used))
+
+
+def _get(store: Store, key: str) -> Found | Damaged | None:
+    """Return the object, or what its store says of its being damaged."""
+    try:
+        found = store.get(key)
+    except Damaged as error:
+        return error
+    return found if isinstance(found, Found) else None
+
+
+def _require(found: Found | Damaged | None, key: str, gone: str) -> Found:
+    """Return the object. Raises Missing where it is gone, and what its store said of it."""
+    if isinstance(found, Damaged):
+        raise found
+    if found is None:
+        raise Missing(key, gone)
+    return found
 
 
 def _newest(lines: list[_Line]) -> _Line:

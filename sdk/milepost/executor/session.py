@@ -32,6 +32,7 @@ from milepost.checkpoint import codec, history
 from milepost.checkpoint.answers import Purpose
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.committer import Committed, Committer
+from milepost.checkpoint.damage import explain
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
@@ -39,7 +40,17 @@ from milepost.checkpoint.isolation import Isolation, check_isolation
 from milepost.checkpoint.records import Claimed, Finished, Halted, Started
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import CannotStart, Damaged, FormatTooNew, NotStorable, RunDeleted, StepFailed
+from milepost.errors import (
+    CannotStart,
+    Damaged,
+    FormatTooNew,
+    NotStorable,
+    RunDeleted,
+    StepFailed,
+    StoreRefused,
+    StoreUnavailable,
+)
+from milepost.executor.anchor import check_anchor
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
 from milepost.executor.logs import log_claim, log_commit
@@ -102,7 +113,12 @@ class Session:
             cannot = error
         await isolated
         began = time.monotonic()
-        taken = await self._unless_stopped(lambda: self._claim(agent, seen))
+        try:
+            taken = await self._unless_stopped(lambda: self._claim(agent, seen))
+        except Damaged as error:
+            # It is the head itself that is damaged, so that nothing can be recorded.
+            message = await asyncio.to_thread(self._explain, error)
+            return Ending(Exit.HALTED, type(error).__name__, message)
         if isinstance(taken, claiming.Ended):
             return Ending(Exit.COMMITTED, "AlreadyEnded", f"the run is {taken.head.phase} already")
         log_claim(self.log, taken.head, time.monotonic() - began)
@@ -114,15 +130,19 @@ class Session:
                 cannot = error
         if cannot is not None or state is None or agent is None:
             assert cannot is not None, "what was not found has a reason"
-            return await self._halt(taken, getattr(cannot, "reason", type(cannot).__name__), str(cannot))
+            return await self._cannot_go_on(taken, cannot)
         return await self._run_agent(agent, self._committer(taken, state, archive))
 
     def _check_isolation(self) -> None:
         if self.settings.isolation is Isolation.REQUIRED:
             check_isolation(self.store, self.settings.keys.namespace)
 
-    async def _halt(self, taken: HeadAt, reason: str, message: str) -> Ending:
-        """Record that the run cannot go on. A history that could not be read can still be continued."""
+    async def _cannot_go_on(self, taken: HeadAt, why: CannotStart | Damaged) -> Ending:
+        """Record why the run cannot go on. A history that could not be read can still be continued."""
+        if isinstance(why, Damaged):
+            reason, message = type(why).__name__, await asyncio.to_thread(self._explain, why)
+        else:
+            reason, message = why.reason, why.message
         await asyncio.to_thread(
             claiming.replace_head,
             self.store,
@@ -154,11 +174,23 @@ class Session:
             raise RunDeleted(self.settings.keys.run_id)
         return found
 
+    def _explain(self, error: Damaged) -> str:
+        """Return what people need to know of a damaged history. Blocks."""
+        with suppress(Damaged, FormatTooNew, StoreRefused, StoreUnavailable):
+            seen = history.read_head(self.store, self.settings.keys)
+            if isinstance(seen, HeadAt):
+                where, name = self.settings.store, seen.head.name
+                return explain(self.store, self.settings.keys, error, where=where, name=name)
+        return explain(self.store, self.settings.keys, error, where=self.settings.store)
+
     def _load(self, head: Head, archive: Archive) -> State:
         def damaged(error: Damaged | FormatTooNew) -> None:
             self.log.warning("base-damaged", object=error.key, error=str(error))
 
-        return history.load(self.store, head, archive, on_damage=damaged)
+        state = history.load(self.store, head, archive, on_damage=damaged)
+        if self.settings.anchor is not None:
+            check_anchor(self.settings.anchor, head, archive)
+        return state
 
     def _claim(self, agent: Agent[..., Any] | None, seen: HeadAt | None) -> claiming.Claim:
         claimed = Claimed(
@@ -195,6 +227,7 @@ class Session:
             on_commit=self._committed,
             archive=archive,
             every_steps=state.started.every_steps if state.started else 1,
+            explain=self._explain,
         )
 
     def _lost(self, error: Exception) -> NoReturn:

@@ -13,6 +13,7 @@ from milepost.api.names import StoreKeys
 from milepost.checkpoint.isolation import Isolation
 from milepost.checkpoint.records import PreviousEnd
 from milepost.errors import CannotStart, InvalidRun
+from milepost.executor.anchor import Anchor, parse_anchor
 
 __all__ = ["Settings", "read_settings"]
 
@@ -39,6 +40,7 @@ class Settings:
     store_deadline: float
     termination_log: Path | None
     isolation: Isolation = Isolation.NONE
+    anchor: Anchor | None = None
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -60,6 +62,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
         termination_log=Path(termination_log) if termination_log else None,
         isolation=_isolation(environment.get("MILEPOST_ISOLATION", "")),
+        anchor=_anchor(environment.get("MILEPOST_ANCHOR", "")),
     )
 
 
@@ -93,6 +96,13 @@ def _isolation(text: str) -> Isolation:
         return Isolation(text or Isolation.NONE)
     except ValueError as error:
         raise CannotStart("EnvironmentInvalid", f"MILEPOST_ISOLATION: {error}") from error
+
+
+def _anchor(text: str) -> Anchor | None:
+    try:
+        return parse_anchor(text)
+    except ValueError as error:
+        raise CannotStart("EnvironmentInvalid", f"MILEPOST_ANCHOR: {error}") from error
 
 
 def _keys(environment: Mapping[str, str]) -> StoreKeys:

@@ -1,0 +1,139 @@
+"""Verify the runs of a store, each as its name leads to it, and also those that no name leads to.
+
+It changes nothing, and reports what it finds run by run, so that one that is damaged hides no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from milepost.api.names import StoreKeys
+from milepost.api.summary import NameState
+from milepost.checkpoint.runs import NameSeen, Runs
+from milepost.checkpoint.survey import Problem, Survey, survey
+from milepost.errors import Damaged, FormatTooNew, InvalidRun
+
+__all__ = ["Verified", "verify_all", "verify_name", "verify_run"]
+
+_RUN: Final = re.compile(r"(?P<namespace>[^/]+)/runs/(?P<run_id>[^/]+)/")
+_NAME: Final = re.compile(r"(?P<namespace>[^/]+)/names/(?P<name>[^/]+)")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found of one run. `name` is empty where none leads to it; `left` None where nothing was read.
+
+    `about_name` are the problems of the name's record itself.
+    """
+
+    namespace: str
+    name: str
+    run_id: str
+    left: Survey | None
+    about_name: tuple[Problem, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All that is wrong."""
+        return (*self.about_name, *(self.left.problems if self.left else ()))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return this as data for scripts. `steps` holds what can still be told of each completed step."""
+        left = self.left
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "run_id": self.run_id,
+            "sound": not self.problems,
+            "problems": [
+                {"object": each.key, "kind": each.kind, "what": each.what, "steps": list(each.steps)}
+                for each in self.problems
+            ],
+            "last_record": left.last if left else 0,
+            "trusted_to": left.trusted if left else 0,
+            "readable": [list(span) for span in left.readable] if left else [],
+            "lost": [list(span) for span in left.lost] if left else [],
+            "may_repeat": list(left.repeats) if left else [],
+            "may_repeat_unnamed": left.unnamed if left else 0,
+            "steps": [
+                {
+                    "id": step.id,
+                    "record": step.seq,
+                    "kept": step.kept,
+                    "description": step.description,
+                    "summary": step.summary,
+                }
+                for step in (left.steps if left else ())
+            ],
+            "orphans": list(left.orphans) if left else [],
+        }
+
+
+def verify_name(runs: Runs, namespace: str, name: str) -> Verified:
+    """Verify the run that a name leads to. Raises InvalidRun where there is no such name."""
+    key = StoreKeys(namespace).name(name)
+    try:
+        seen = runs.look_up(namespace, name)
+    except (Damaged, FormatTooNew) as error:
+        what = str(error).removeprefix(f"{key}: ")
+        return Verified(namespace, name, "", None, (Problem(key, type(error).__name__, what),))
+    if seen is None:
+        raise InvalidRun("NAMESPACE/NAME", f"{runs.store.uri} has no run {namespace}/{name}")
+    return _named(runs, namespace, seen)
+
+
+def verify_run(runs: Runs, namespace: str, run_id: str) -> Verified:
+    """Verify a run by its id, whatever name leads to it. Raises InvalidRun where nothing of it is there."""
+    left = survey(runs.store, StoreKeys(namespace, run_id))
+    if not left.last and left.head is None and not left.orphans and not _exists(runs, left.keys):
+        raise InvalidRun("--run", f"{runs.store.uri} has nothing of run {namespace}/{run_id}")
+    return Verified(namespace, _name_in(left), run_id, left)
+
+
+def verify_all(runs: Runs, namespace: str = "") -> Iterator[Verified]:
+    """Verify every run of a namespace, or of the store: those with names, and then all others."""
+    prefix = f"{StoreKeys(namespace).namespace}/" if namespace else ""
+    names, ids = set(), set()
+    for listed in runs.store.list(prefix):
+        if match := _NAME.fullmatch(listed.key):
+            names.add((match["namespace"], match["name"]))
+        elif match := _RUN.match(listed.key):
+            ids.add((match["namespace"], match["run_id"]))
+    for namespace_of, name in sorted(names):
+        try:
+            found = verify_name(runs, namespace_of, name)
+        except InvalidRun:
+            continue  # it stands for no run any more
+        ids.discard((namespace_of, found.run_id))
+        yield found
+    for namespace_of, run_id in sorted(ids):
+        try:
+            yield verify_run(runs, namespace_of, run_id)
+        except InvalidRun:
+            continue  # it was deleted meanwhile, or is no run
+
+
+def _named(runs: Runs, namespace: str, seen: NameSeen) -> Verified:
+    name, run_id = seen.record.name, seen.record.run_id
+    if seen.record.state is NameState.EXPIRED:
+        return Verified(namespace, name, run_id, None)
+    left = survey(runs.store, StoreKeys(namespace, run_id))
+    about: tuple[Problem, ...] = ()
+    found = left.head.head.name if left.head else left.started.name if left.started else name
+    if found != name:
+        key = StoreKeys(namespace).name(name)
+        about = (Problem(key, "Corrupt", f"it leads to run {run_id}, which was begun as {found}"),)
+    return Verified(namespace, name, run_id, left, about)
+
+
+def _name_in(left: Survey) -> str:
+    if left.head is not None:
+        return left.head.head.name
+    return left.started.name if left.started else ""
+
+
+def _exists(runs: Runs, keys: StoreKeys) -> bool:
+    return next(iter(runs.store.list(keys.run)), None) is not None

@@ -1,0 +1,258 @@
+"""`milepost store verify` and `repair`: what is damaged, and how to go on from what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from milepost.api.names import StoreKeys
+from milepost.api.summary import NameRecord
+from milepost.checkpoint.opening import open_store
+from milepost.checkpoint.repair import Rescue, carry_out, plan_repair
+from milepost.checkpoint.runs import NameSeen, Runs
+from milepost.checkpoint.sending import Patience
+from milepost.checkpoint.store import Found
+from milepost.checkpoint.survey import Survey
+from milepost.checkpoint.verify import Verified, verify_all, verify_name, verify_run
+from milepost.cli import stores
+from milepost.cli.failing import FAILED, errors_console, fail
+from milepost.errors import Damaged, InvalidRun, MilepostError
+
+__all__ = ["repair", "verify"]
+
+_SHOWN: Final = 20
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help="The store: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or file:PATH."
+    ),
+]
+Which = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The run, by its name.")]
+ById = Annotated[str, typer.Option("--run", metavar="NAMESPACE/RUNID", help="The run, by its id.")]
+Credentials = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with the files access-key-id, secret-access-key and, where there is one, "
+        "session-token; left out: what the environment offers."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def verify(
+    url: Url,
+    which: Which = "",
+    run: ById = "",
+    credentials: Credentials = None,
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
+) -> None:
+    """Read everything of a run, or of all runs, and say what of it can be trusted.
+
+    Every object is read and held against its digest, every record against the one before it, every base
+    against the records, every name against its run. Nothing is changed. The exit code is 1 where anything is
+    damaged. With --json each completed step comes with the author's summary of it, so that a run that
+    cannot be repaired can be begun anew with what is known.
+    """
+    errors = errors_console()
+    damaged = 0
+    try:
+        found = _chosen(_runs(url, credentials), which, run)
+        shown = []
+        for each in found:
+            damaged += bool(each.problems)
+            if as_json:
+                shown.append(each.as_json())
+            else:
+                _print(each)
+    except MilepostError as error:
+        fail(errors, error)
+    if as_json:
+        typer.echo(json.dumps(shown, indent=2))
+    if damaged:
+        errors.print(
+            Text(f"{damaged} damaged; `milepost store repair` goes on from what is left", style="bold red"),
+            soft_wrap=True,
+        )
+        raise typer.Exit(FAILED)
+
+
+def repair(
+    url: Url,
+    which: Which = "",
+    run: ById = "",
+    apply: Annotated[  # noqa: FBT002  (a flag)
+        bool, typer.Option("--apply/--dry-run", help="Do it, or only say what would be done.")
+    ] = False,
+    nobody_writes: Annotated[  # noqa: FBT002  (a flag)
+        bool,
+        typer.Option(
+            "--nobody-writes",
+            help="You have made sure that no executor of the run lives. Needed where its head is lost.",
+        ),
+    ] = False,
+    as_it_is: Annotated[  # noqa: FBT002  (a flag)
+        bool,
+        typer.Option(
+            "--as-it-is",
+            help="Also where nothing is damaged, to go on from an older state that the store went back to.",
+        ),
+    ] = False,
+    credentials: Credentials = None,
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
+) -> None:
+    """Make a sound run of what is left of a damaged one.
+
+    The new run has an id of its own, the same name, and the same key root: what has to run again does so
+    under the same idempotency keys. The damaged run is claimed first, so that nobody goes on with it, and
+    its objects are kept. Without --apply nothing is written.
+    """
+    errors = errors_console()
+    try:
+        runs = _runs(url, credentials)
+        name, left = _one(runs, which, run)
+        if not left.problems and not as_it_is:
+            errors.print(f"run {left.keys.run_id}: nothing is damaged, and nothing was done", soft_wrap=True)
+            return
+        rescue = plan_repair(left, at=_now(), entropy=os.urandom)
+        if apply:
+            patience = Patience(os.urandom)
+            carry_out(runs, rescue, name, nobody_writes=nobody_writes, patience=patience)
+    except MilepostError as error:
+        fail(errors, error)
+    if as_json:
+        typer.echo(json.dumps(_as_json(rescue, name, applied=apply), indent=2))
+    else:
+        _tell(rescue, name, applied=apply)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
+
+
+def _runs(url: str, credentials: Path | None) -> Runs:
+    return Runs(open_store(stores.store_url(url, Path.cwd()), credentials), _now, os.urandom)
+
+
+def _chosen(runs: Runs, which: str, run: str) -> Iterable[Verified]:
+    if which and run:
+        raise InvalidRun("--run", "give a name or an id, not both")
+    if run:
+        return [verify_run(runs, *_two(run, "--run"))]
+    if which:
+        return [verify_name(runs, *_two(which, "NAMESPACE/NAME"))]
+    return verify_all(runs)
+
+
+def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
+    """Return the run that is to be repaired, with the name that leads to it, if one does."""
+    if not which and not run:
+        raise InvalidRun("NAMESPACE/NAME", "which run? `milepost store verify` finds those that are damaged")
+    (found,) = _chosen(runs, which, run)
+    if found.left is None:
+        problem = found.problems[0].what if found.problems else "its checkpoints are gone"
+        raise InvalidRun(
+            "NAMESPACE/NAME", f"{found.namespace}/{found.name}: {problem}; give the run's id with --run"
+        )
+    return _leading_to(runs, found), found.left
+
+
+def _leading_to(runs: Runs, found: Verified) -> NameSeen | None:
+    """Return the name that leads to the run. One that is damaged is made anew, as the run's head has it."""
+    assert found.left is not None, "who calls this has looked"
+    if not found.name:
+        return None
+    try:
+        seen = runs.look_up(found.namespace, found.name)
+    except Damaged:
+        raw = runs.store.get(StoreKeys(found.namespace).name(found.name))
+        if found.left.head is None or not isinstance(raw, Found):
+            return None
+        head = found.left.head.head
+        record = NameRecord(
+            head.name,
+            head.run_id,
+            head.resource_uid,
+            head.spec_digest,
+            cluster=head.cluster,
+            deletion_policy=head.deletion_policy,
+            retention_s=head.retention_s,
+        )
+        return NameSeen(record, raw.etag)
+    return seen if seen is not None and seen.record.run_id == found.run_id else None
+
+
+def _two(text: str, field: str) -> tuple[str, str]:
+    namespace, slash, rest = text.partition("/")
+    if not slash or not namespace or not rest:
+        raise InvalidRun(field, f"{text!r} must be two parts with a slash between them")
+    return namespace, rest
+
+
+def _print(found: Verified) -> None:
+    """Print a line about one run, and what is wrong with it."""
+    out = Console(highlight=False)
+    named = f"{found.namespace}/{found.name or '(no name)'} {found.run_id}"
+    left = found.left
+    if not found.problems:
+        told = f"sound, {left.last} records, {len(left.steps)} steps" if left else "its checkpoints are gone"
+        out.print(Text(f"{named}: {told}"), soft_wrap=True)
+        return
+    out.print(Text(f"{named}: damaged", style="bold red"), soft_wrap=True)
+    for problem in found.problems:
+        whose = f" (steps {_listed(problem.steps)})" if problem.steps else ""
+        out.print(Text(f"  {problem.kind} {problem.key}: {problem.what}{whose}"), soft_wrap=True)
+    if left is not None:
+        for line in _left(left):
+            out.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def _left(left: Survey) -> list[str]:
+    lines = [f"records 1 to {left.trusted} of {left.last} can be trusted"]
+    if left.readable:
+        lines.append(f"records {_spans(left.readable)} can be read")
+    if left.lost:
+        lines.append(f"records {_spans(left.lost)} are lost")
+    if left.repeats:
+        lines.append(f"steps that may repeat: {_listed(left.repeats)}")
+    if left.unnamed:
+        lines.append(f"steps that may repeat, and of which no name is left: {left.unnamed}")
+    return lines
+
+
+def _spans(spans: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
+
+
+def _listed(steps: Sequence[str]) -> str:
+    more = f" and {len(steps) - _SHOWN} others" if len(steps) > _SHOWN else ""
+    return ", ".join(steps[:_SHOWN]) + more
+
+
+def _as_json(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> dict[str, object]:
+    left = rescue.survey
+    verified = Verified(left.keys.namespace, name.record.name if name else "", left.keys.run_id, left)
+    return {**verified.as_json(), "applied": applied, "new_run_id": rescue.head.run_id if applied else ""}
+
+
+def _tell(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> None:
+    out = Console(highlight=False)
+    left, head = rescue.survey, rescue.head
+    for line in _left(left):
+        out.print(Text(line), soft_wrap=True)
+    kept = f"{head.totals.steps_done} steps are kept"
+    if not applied:
+        out.print(Text(f"{kept}; nothing was written, --apply does it"), soft_wrap=True)
+        return
+    run = f"{left.keys.namespace}/{name.record.name}" if name else "no name leads to it; it"
+    out.print(
+        Text(f"{kept}; {run} is now run {head.run_id}, with the keys of {head.key_root}"), soft_wrap=True
+    )
