@@ -59,7 +59,7 @@ def from_s3(entry: StoreEntry, folder: Path | None) -> Store:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  (what changes is in other threads)
             await asyncio.sleep(0.01)
 
@@ -101,7 +101,7 @@ class Gates:
 
     async def reason(self, *wanted: str, store: str = "default") -> str:
         """Wait until the store's verdict is one of those wanted ("" for admitted), and return its message."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 barred = self.gate.barred(store)
                 if barred is None and "" in wanted:
