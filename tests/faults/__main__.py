@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.campaign import AGENTS, Clean, Outcome, SoakRun, Tally, Task, clean_run
+from tests.faults.campaign import AGENTS, Clean, NotClean, Outcome, SoakRun, Tally, Task, clean_run
 from tests.faults.points import Blow, How, Line, Point, Requests, When, every_point, slice_of
 from tests.faults.workers import Plan, do_all, scenes
 from tools.cluster import seaweedfs, versitygw
@@ -26,7 +26,7 @@ from tools.cluster.interface import S3Server
 
 BUILD: Final = Path("build")
 STORES: Final = {"seaweedfs": seaweedfs.server, "versitygw": versitygw.server}
-SOAKS: Final = 12
+SOAKS: Final = 24
 FULL_SOAKS: Final = 60
 
 
@@ -158,4 +158,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NotClean as wrong:
+        sys.exit(f"VIOLATION {wrong}")

@@ -157,12 +157,12 @@ def judge(seen: Seen, expected: Expected) -> Verdict:
         for check in (_ends, _chain, _objects, _outcome, _steps):
             verdict.violations += check(seen, expected)
         repeated = _starts(seen)
-        duplicated = _ledger(seen, expected)
+        duplicated, wrong = _ledger(seen, expected)
     except Damaged as error:
         verdict.violations.append(f"what was stored does not verify: {error}")
         return verdict
     verdict.recorded_steps_repeated, verdict.effects_duplicated = len(repeated), len(duplicated)
-    verdict.violations += [*repeated, *duplicated]
+    verdict.violations += [*repeated, *duplicated, *wrong]
     verdict.calls_repeated = sum(count - 1 for count in seen.effects.calls.values())
     return verdict
 
@@ -204,12 +204,14 @@ def _chain(seen: Seen, _: Expected) -> Iterator[str]:
         record = parse_line(line, keys.head)
         state.apply(record, digest_of(line), keys.head)
         yield from _continues(before, head, record)
-    for rest in replacing.values():
-        yield f"a write of the head was applied to no version of the chain: {[each.line() for each in rest]}"
+        if head.seq in run.loaded and run.loaded[head.seq] != state:
+            yield f"the state loaded at record {head.seq} is not the one folded from the applied writes"
+    if stray := [parse_head(each.body, keys).seq for rest in replacing.values() for each in rest]:
+        yield f"writes of records {sorted(stray)} were applied to no version of the chain"
     if head.body() != run.final.head.body():
         yield f"the head that stands, {run.final.head.seq}, is not the last of the chain, {head.seq}"
     if state != seen.state:
-        yield "the state folded from the applied writes is not the one loaded from the store"
+        yield "the state loaded in the end is not the one folded from the applied writes"
 
 
 def _continues(before: Head, head: Head, record: Record) -> Iterator[str]:
@@ -335,11 +337,11 @@ def _starts(seen: Seen) -> list[str]:
     return wrong
 
 
-def _ledger(seen: Seen, expected: Expected) -> list[str]:
-    """Return which effects happened otherwise than in a clean run: each key once, with the same body (I3)."""
+def _ledger(seen: Seen, expected: Expected) -> tuple[list[str], list[str]]:
+    """Return the effects beyond those of a clean run, and what else is wrong with effects (I3, I3b)."""
     found = {(key, body) for key, (body, _) in seen.effects.applied.items()}
-    wrong = [f"the effect {key} {body} is not one of a clean run" for key, body in found - expected.effects]
-    wrong += [f"the effect {key} {body} did not happen" for key, body in expected.effects - found]
+    beyond = [f"the effect {key} {body} is not one of a clean run" for key, body in found - expected.effects]
+    wrong = [f"the effect {key} {body} did not happen" for key, body in expected.effects - found]
     if seen.effects.refused:
         wrong.append(f"{seen.effects.refused} calls were refused: a key with another body")
     recorded = {call.key: call.external_id for call in seen.events(ToolCalled) if call.external_id}
@@ -347,4 +349,4 @@ def _ledger(seen: Seen, expected: Expected) -> list[str]:
         applied = seen.effects.applied.get(key[len(seen.run.keys.run_id) :], ("", ""))[1]
         if external_id != applied:
             wrong.append(f"the record of {key} says {external_id}, the receiver {applied}")
-    return wrong
+    return beyond, wrong

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,6 +19,10 @@ __all__ = ["Blow", "How", "Line", "Point", "Requests", "When", "every_point", "s
 
 RESUMING: Final = 12
 """Requests of a second attempt that are points too: its reads, its claim, its loads and its first commits."""
+
+
+SECOND_BLOWS: Final = 5
+"""How many of them follow each blow to a first attempt, where every point is asked for."""
 
 
 class Line(StrEnum):
@@ -92,31 +96,35 @@ class Requests:
                 yield Blow(index, when, line, how)
 
 
-def every_point(clean: Mapping[str, Requests], stores: Iterable[str]) -> Iterator[Point]:
-    """Yield all points: each blow alone, each pause, and each blow followed by one to the next attempt."""
-    for store, (agent, requests) in itertools.product(stores, clean.items()):
-        for blow in requests.blows():
+def every_point(clean: Mapping[str, Requests], stores: Sequence[str]) -> Iterator[Point]:
+    """Yield each blow and each pause alone, and each blow followed by several to the next attempt.
+
+    That is on the first of the stores; on the others, the slice.
+    """
+    store, *others = stores
+    for agent, requests in clean.items():
+        for blow in (*requests.blows(), *requests.blows(How.PAUSE)):
             yield Point(agent, (blow,), store)
-        for blow in requests.blows(How.PAUSE):
-            yield Point(agent, (blow,), store)
+        # Which of the next attempt's requests follow takes turns, so that all meet all before long.
+        turns = itertools.cycle(itertools.product(range(1, RESUMING + 1), When))
         for blow in requests.blows():
-            for index in range(1, RESUMING + 1):
-                when = (When.BEFORE, When.AFTER)[(index + blow.index) % 2]
+            for index, when in itertools.islice(turns, SECOND_BLOWS):
                 yield Point(agent, (blow, Blow(index, when)), store)
+    for other in others:
+        yield from slice_of(clean, other)
 
 
 def slice_of(clean: Mapping[str, Requests], store: str) -> Iterator[Point]:
-    """Yield each blow alone, and a share of the pauses and of the blows to a second attempt."""
+    """Yield each blow alone, and of each agent some pauses and some blows to a second attempt."""
     for agent, requests in clean.items():
         for blow in requests.blows():
             yield Point(agent, (blow,), store)
-        pauses = list(requests.blows(How.PAUSE))
-        for blow in pauses[:: max(1, len(pauses) // 12)]:
+        for blow in _spread(list(requests.blows(How.PAUSE)), 8):
             yield Point(agent, (blow,), store)
         # Where the first one dies decides what the second one has to load.
-        for blow in _spread(list(requests.blows()), 2):
-            for index, when in itertools.product(range(1, RESUMING // 2 + 1), When):
-                yield Point(agent, (blow, Blow(index, when)), store)
+        late = _spread(list(requests.blows()), 4)[-1]
+        for index, when in itertools.product(range(1, RESUMING // 2 + 1), When):
+            yield Point(agent, (late, Blow(index, when)), store)
 
 
 def _spread(blows: list[Blow], count: int) -> list[Blow]:

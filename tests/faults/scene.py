@@ -26,7 +26,8 @@ from typing import Any, Final
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import RunSpec
-from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.fold import State
+from milepost.checkpoint.history import HeadAt, load, read_head
 from milepost.checkpoint.records import PreviousEnd
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.s3 import S3Config, S3Store
@@ -80,13 +81,17 @@ class Attempt:
 
 @dataclass
 class Disturbed:
-    """A run as it was seen from outside. `begun` is its first head, `final` its last."""
+    """A run as it was seen from outside. `begun` is its first head, `final` its last.
+
+    `loaded` are the states that were loaded from the store between its attempts, by their last record.
+    """
 
     agent: str
     keys: StoreKeys
     world: Path
     begun: HeadAt
     final: HeadAt
+    loaded: dict[int, State] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     requests: list[Passed] = field(default_factory=list)
     calls: list[Passed] = field(default_factory=list)
@@ -153,6 +158,7 @@ class Scene:
             if hold is not None:
                 paused.append((run.attempts[-1], hold))
             run.final = self._head(keys)
+            run.loaded[run.final.head.seq] = load(self.store, run.final.head)
             # Whoever is paused has somebody after it, even where it has finished the run.
             if run.final.head.phase.terminal and hold is None:
                 break

@@ -36,6 +36,7 @@ def seen(scene: Scene, killed: Disturbed, tmp_path: Path) -> Seen:
         killed,
         world=world,
         requests=list(killed.requests),
+        loaded=dict(killed.loaded),
         attempts=[replace(attempt) for attempt in killed.attempts],
     )
     return Seen(run, scene.store, Effects.read(scene.ledger, run.keys.run_id))
@@ -76,7 +77,7 @@ def test_an_acknowledged_write_that_is_not_in_the_chain(seen: Seen, clean: dict[
     place = head_writes(seen)[3]
     seen.run.requests[place] = replace(seen.run.requests[place], etag='"lost"')
 
-    assert "was applied to no version of the chain" in found(seen, clean)
+    assert "were applied to no version of the chain" in found(seen, clean)
 
 
 def test_a_record_of_an_old_epoch_after_a_claim(seen: Seen, clean: dict[str, Clean]) -> None:
@@ -95,6 +96,13 @@ def test_a_record_after_the_end(seen: Seen, clean: dict[str, Clean]) -> None:
     forge(seen, head_writes(seen)[-2], lambda head: replace(head, phase=Phase.FAILED))
 
     assert "follows the end of the run" in found(seen, clean)
+
+
+def test_a_state_that_was_loaded_otherwise_than_it_was_written(seen: Seen, clean: dict[str, Clean]) -> None:
+    between = min(seen.run.loaded)
+    seen.run.loaded[between] = seen.state
+
+    assert f"the state loaded at record {between} is not the one" in found(seen, clean)
 
 
 def test_a_write_without_a_condition(seen: Seen, clean: dict[str, Clean]) -> None:
