@@ -56,6 +56,10 @@ demo: venv ## The main job on a real cluster, with an eviction in the middle (KE
 bench: venv ## The figures, side by side in one run, into build/bench
 	$(BIN)/python -m tests.bench
 
+.PHONY: faults
+faults: venv ## Kill executors at every request, into build/faults.json (FULL=1: all there is; SEED=n)
+	$(BIN)/python -m tests.faults $(if $(FULL),--full) $(if $(SEED),--seed $(SEED))
+
 .PHONY: cluster cluster-down
 cluster: venv ## Bring the cluster up
 	$(BIN)/python -m tools.cluster up
