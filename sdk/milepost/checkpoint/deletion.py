@@ -102,11 +102,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Carried:
-    """What became of a finding: the objects that went, their bytes, and why it was left, if it was."""
+    """What became of a finding: the objects that went, their bytes, and why some or all stayed, if so.
+
+    `stayed` are the keys of useless objects that stayed while others of their run went.
+    """
 
     objects: int = 0
     size: int = 0
     left: str = ""
+    stayed: tuple[str, ...] = ()
 
 
 @dataclass
@@ -221,6 +225,27 @@ class Sweeper:
         except (Damaged, FormatTooNew) as error:
             return Carried(left=f"it cannot be read any more: {error}")
 
+    def expired_names(self, namespaces: Sequence[str] = ()) -> Iterator[tuple[str, str, float]]:
+        """Yield each name of which nothing is left but its run's outcome: namespace, name, age in seconds."""
+        now = self.store_time()
+        listing = self._listed(namespaces)
+        for at, listed in listing.names.values():
+            record = self._name(now, at, listed)
+            left = isinstance(record, NameRecord) and (at[0], record.run_id) in listing.objects
+            if isinstance(record, NameRecord) and record.state is NameState.EXPIRED and not left:
+                yield *at, now - listed.modified
+
+    def forget(self, namespace: str, name: str) -> str:
+        """Let a name start anew that only tells an outcome. Return why it was left, if it was."""
+        try:
+            seen = self.runs.read_name(namespace, name)
+            if seen is None or seen.record.state is not NameState.EXPIRED:
+                return "the name was changed meanwhile"
+            self.runs.change_name(namespace, seen, state=NameState.FREE)
+        except (Stale, Damaged, FormatTooNew) as error:
+            return str(error)
+        return ""
+
     def _listed(self, namespaces: Sequence[str]) -> _Listing:
         listing = _Listing()
         for prefix in [f"{namespace}/" for namespace in namespaces] or [""]:
@@ -305,14 +330,16 @@ class Sweeper:
 
     def _prune(self, sight: Sight, useless: Iterable[Useless]) -> Carried:
         """Delete what is useless. What stands in a segment's place has been read back before it goes."""
-        done, left = Carried(), ""
+        done = Carried()
         for each in useless:
+            key = each.object.key
             if (damaged := self._replaced_badly(sight, each.object)) is not None:
-                left = f"{each.object.key} stays, since what replaced it is damaged: {damaged}"
+                left = f"what replaced it is damaged: {damaged}"
+                done = replace(done, left=left, stayed=(*done.stayed, key))
                 continue
-            self.runs.store.delete(each.object.key)
-            done = Carried(done.objects + 1, done.size + each.object.size)
-        return replace(done, left=left)
+            self.runs.store.delete(key)
+            done = replace(done, objects=done.objects + 1, size=done.size + each.object.size)
+        return done
 
     def _replaced_badly(self, sight: Sight, listed: Listed) -> str | None:
         assert isinstance(sight.head, Head), "only a run with a head is pruned"

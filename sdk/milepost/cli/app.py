@@ -23,6 +23,7 @@ from milepost.checkpoint.runs import Runs
 from milepost.checkpoint.store import Store
 from milepost.cli import show, stores
 from milepost.cli.failing import FAILED, errors_console, fail
+from milepost.cli.listing import listed_runs
 from milepost.cli.log import read_rows
 from milepost.cli.store import app as store_app
 from milepost.errors import MilepostError
@@ -148,14 +149,33 @@ def steps(
 def list_runs(
     store: StoreOption = stores.DEFAULT,
     namespace: Annotated[str, typer.Option(help="Only the runs of this namespace.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="The newest so many; 0: all.")] = 50,
+    everything: Annotated[  # noqa: FBT002  (a flag)
+        bool,
+        typer.Option(
+            "--all",
+            help="Also runs that no name leads to; with --limit 0 also names whose checkpoints have expired.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
 ) -> None:
-    """List the runs of a store."""
+    """List the runs of a store, newest first, from the store alone.
+
+    It costs one request for 1,000 objects in the store, and one for each run that is shown (two where nobody
+    has claimed it yet). Times are UTC. A run whose head is damaged is shown as such.
+    """
     errors = errors_console()
     try:
-        opened, runs = _open(store)
-        show.tables().print(show.runs_table(stores.known_runs(opened, namespace, runs)))
+        _, runs = _open(store)
+        rows = list(listed_runs(runs, namespace, limit=limit, everything=everything))
     except MilepostError as error:
         fail(errors, error)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    show.tables().print(show.runs_table(rows, with_ids=everything))
+    if limit and len(rows) == limit:
+        errors.print(f"the newest {limit}; --limit 0 shows all", soft_wrap=True)
 
 
 def _open(store: str) -> tuple[Store, Runs]:

@@ -18,12 +18,13 @@ from rich.text import Text
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.head import Head
+from milepost.cli.listing import Listed
 from milepost.cli.log import Row
-from milepost.cli.stores import Known
 from milepost.local.runner import Outcome
 
 __all__ = [
     "Progress",
+    "age",
     "end_of",
     "new_table",
     "progress_of",
@@ -31,17 +32,18 @@ __all__ = [
     "size",
     "steps_table",
     "tables",
-    "updated",
 ]
 
 _HIDDEN: Final = frozenset({"claimed", "end", "stopping", "released"})
 """Events of the executor that the runner tells in its own words."""
 
-_NAMED: Final = frozenset({"step", "name", "what was seen"})
+_NAMED: Final = frozenset({"step", "name", "what was seen", "goal", "object or run", "why"})
 _WIDE: Final = 160
 """Columns of a table that is not shown on a terminal: nobody can have chosen a width."""
 
 _KIB: Final = 1024
+_HOUR_MIN: Final = 60
+_DAY_MIN: Final = 24 * 60
 
 
 @dataclass(frozen=True)
@@ -123,30 +125,38 @@ def new_table(*columns: str) -> Table:
     return table
 
 
-def runs_table(runs: Iterable[Known]) -> Table:
+def runs_table(runs: Iterable[Listed], *, with_ids: bool = False) -> Table:
     """Return the runs of a store as a table."""
-    table = new_table("namespace", "name", "phase", "progress", "attempt", "updated")
+    ids = ("run",) if with_ids else ()
+    table = new_table("namespace", "name", *ids, "status", "steps", "attempt", "updated", "goal")
     for run in runs:
+        steps = f"{run.steps}/{run.steps_total}" if run.steps_total else str(run.steps)
+        style = "bold red" if run.problem else "" if run.named else "dim"
         table.add_row(
             run.namespace,
-            run.name,
-            str(run.head.phase),
-            progress_of(run.head),
-            str(run.head.attempt),
-            _time(updated(run.head)),
+            run.name or run.run_id,
+            *((run.run_id,) if with_ids else ()),
+            Text(run.status, style=style),
+            "" if run.problem else steps,
+            "" if run.problem else str(run.attempt),
+            _time(run.updated),
+            Text(run.problem or run.goal),
         )
     return table
+
+
+def age(seconds: float) -> str:
+    """Return a time that has passed for people."""
+    minutes = int(seconds) // 60
+    if minutes < 2 * _HOUR_MIN:
+        return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+    return f"{minutes // _HOUR_MIN} h" if minutes < 2 * _DAY_MIN else f"{minutes // _DAY_MIN} d"
 
 
 def progress_of(head: Head) -> str:
     """Return how many steps are done, of those expected."""
     total = head.totals.steps_total
     return f"{head.totals.steps_done}/{total}" if total else str(head.totals.steps_done)
-
-
-def updated(head: Head) -> str:
-    """Return when the newest record was written, by its writer's clock; empty where it is in a segment."""
-    return head.records()[-1][0].at if head.tail else ""
 
 
 def size(number: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from milepost.api.names import StoreKeys
+from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
 from milepost.checkpoint.runs import Runs
@@ -54,7 +55,7 @@ def known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
     keys = sorted(listed.key for listed in store.list(prefix))
     for match in filter(None, map(_NAME_KEY.fullmatch, keys)):
         known = _known(store, match["namespace"], match["name"], runs)
-        if known is not None:
+        if isinstance(known, Known):
             yield known
 
 
@@ -62,6 +63,8 @@ def find(store: Store, namespace: str, name: str, runs: Runs) -> Known:
     """Return the run of this name; with an empty one, the only run there is. Raises InvalidRun, Missing."""
     if name:
         known = _known(store, namespace or "default", name, runs)
+        if isinstance(known, str):
+            raise InvalidRun("NAME", known)
         if known is None:
             raise InvalidRun("NAME", f"{store.uri} has no run {namespace or 'default'}/{name}")
         return known
@@ -72,12 +75,16 @@ def find(store: Store, namespace: str, name: str, runs: Runs) -> Known:
     return found[0]
 
 
-def _known(store: Store, namespace: str, name: str, runs: Runs) -> Known | None:
+def _known(store: Store, namespace: str, name: str, runs: Runs) -> Known | str | None:
+    """Return the run of this name; None if it has none; in words, what is left of one that has expired."""
     record = runs.look_up(namespace, name)
     if record is None:
         return None
     keys = StoreKeys(namespace, record.record.run_id)
     head = read_head(store, keys)
+    if not isinstance(head, HeadAt) and record.record.state is NameState.EXPIRED:
+        ended = record.record.outcome
+        return f"run {namespace}/{name} ended as {ended}, and its checkpoints have expired"
     if not isinstance(head, HeadAt):
         raise Missing(keys.head, "a name leads to it, and it is gone")
     return Known(namespace, name, head.head)

@@ -244,7 +244,8 @@ class TestALiveRun:
         done = world.sweep()
 
         assert world.keys() == before
-        assert "stays, since what replaced it is damaged" in done[0].left
+        assert done[0].left.startswith("what replaced it is damaged: ")
+        assert len(done[0].stayed) == 3
 
     def test_blobs_stay_whoever_names_them(self, world: World) -> None:
         keys = world.begin()

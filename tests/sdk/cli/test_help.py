@@ -16,7 +16,17 @@ GOLDEN = Path(__file__).resolve().parents[2] / "data" / "cli-help.txt"
 
 def help_texts() -> str:
     texts = []
-    for command in ("", "run", "steps", "list", "store", "store check", "store verify", "store repair"):
+    for command in (
+        "",
+        "run",
+        "steps",
+        "list",
+        "store",
+        "store check",
+        "store verify",
+        "store repair",
+        "store gc",
+    ):
         shown = CliRunner().invoke(
             app,
             [*command.split(), "--help"],

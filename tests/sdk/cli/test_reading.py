@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from milepost.api.names import StoreKeys
-from milepost.api.resource import Phase, RunSpec
+from milepost.api.resource import RunSpec
+from milepost.api.summary import NameState
 from milepost.checkpoint.claim import replace_head
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.history import HeadAt, read_head
@@ -17,7 +18,6 @@ from milepost.checkpoint.records import (
     Claimed,
     ErrorData,
     Event,
-    Finished,
     Planned,
     StepCompleted,
     StepFailure,
@@ -206,19 +206,19 @@ def test_a_name_whose_head_is_gone_is_damage(store: FileStore) -> None:
     )
 
 
-def test_the_runs_of_a_store_are_listed(store: FileStore) -> None:
-    claim(store, begin(store, "two", "team"), 1, Planned(total=3), completed("list", 1))
-    ended = Finished(phase=Phase.SUCCEEDED, reason="Completed", result=Value(inline=1, size=1))
-    claim(store, begin(store, "one"), 2, completed("list", 1), ended)
+def test_a_run_whose_checkpoints_have_expired_is_said_to_have(store: FileStore) -> None:
+    keys = begin(store, "one")
+    seen = runs_in(store).look_up("default", "one")
+    assert seen is not None
+    runs_in(store).change_name("default", seen, state=NameState.EXPIRED, outcome="Failed")
+    store.delete(keys.head)
 
-    shown = milepost(store, "list")
+    shown = milepost(store, "steps", "one")
 
-    assert [" ".join(line.split()) for line in shown.stdout.splitlines()] == [
-        "namespace name phase progress attempt updated",
-        "default one Succeeded 1 2 03-01 12:02:00",
-        "team two Running 1/3 1 03-01 12:01:00",
-    ]
-    assert "default" not in milepost(store, "list", "--namespace", "team").stdout
+    assert (shown.exit_code, shown.stderr) == (
+        2,
+        "milepost: NAME: run default/one ended as Failed, and its checkpoints have expired\n",
+    )
 
 
 @pytest.mark.parametrize("command", ["steps", "list"])
