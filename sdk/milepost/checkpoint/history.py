@@ -20,7 +20,7 @@ from milepost.checkpoint.head import Head, parse_head
 from milepost.checkpoint.records import Finished, Record, parse_line
 from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.store import Absent, Found, Store, Unchanged
-from milepost.errors import Corrupt, Damaged, FormatTooNew, Missing
+from milepost.errors import Corrupt, Damaged, FormatTooNew, Missing, RunDeleted
 
 __all__ = [
     "HeadAt",
@@ -70,8 +70,10 @@ def load(
 
     What a base says need not be folded again. `on_damage` hears of each base that cannot be used; the one
     before it serves, or record 1. Raises Missing where a segment is gone, Corrupt where something is not what
-    was written.
+    was written, RunDeleted where all of it is about to go.
     """
+    if head.deleting:
+        raise RunDeleted(head.run_id)
     archive = archive or Archive(store, head.keys)
     parts = [(segment_key(head.keys, named), named.first, archive.segment(named)) for named in head.segments]
     parts.append((head.keys.head, head.seq - len(head.tail) + 1, head.tail))

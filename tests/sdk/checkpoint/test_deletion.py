@@ -440,6 +440,12 @@ class TestAResourceThatIsGone:
 
         assert world.look(known=False) == []
 
+    def test_its_history_cannot_be_read_any_more_and_that_is_no_damage(self, world: World) -> None:
+        head = world.runs().begin_deletion(world.head(self.doomed(world)))
+
+        with pytest.raises(RunDeleted):
+            load(world.store, head.at.head)
+
 
 class TestAHeadWithoutAName:
     def orphan(self, world: World) -> StoreKeys:
