@@ -2,7 +2,7 @@
 
 By default a slice: each request of each agent's clean run, before and after, some pauses and second kills,
 and a short soak. With `--full` all of it, on both stores. With `--point` or `--soak` exactly one run.
-The report goes to `build/faults.json`; the exit code is 1 if anything was violated.
+The report goes to `build/faults.json`; the exit code is 1 if anything was violated, or too little was killed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tools.cluster.interface import S3Server
 
 BUILD: Final = Path("build")
 STORES: Final = {"seaweedfs": seaweedfs.server, "versitygw": versitygw.server}
+LEAST_KILLS: Final = 200
+LEAST_FULL_KILLS: Final = 2000
 SOAKS: Final = 24
 FULL_SOAKS: Final = 60
 
@@ -51,7 +53,21 @@ def main() -> int:
     BUILD.mkdir(exist_ok=True)
     (BUILD / "faults.json").write_text(json.dumps(report, indent=2) + "\n")
     _say(json.dumps(report, indent=2))
-    return 1 if report["violations"] or report["runs_ended"] < report["runs"] else 0
+    return 1 if _is_wrong(report, _least(options)) else 0
+
+
+def _is_wrong(report: Mapping[str, Any], least: int) -> bool:
+    if report["kills"] < least:
+        _say(f"only {report['kills']} processes were killed, of {least} at least: this proves too little")
+    vacuous: bool = report["kills"] < least
+    unfinished: bool = report["runs_ended"] < report["runs"]
+    return vacuous or unfinished or report["violations"] > 0
+
+
+def _least(options: argparse.Namespace) -> int:
+    if options.point or options.soak is not None or options.agent:
+        return len(options.point)
+    return LEAST_FULL_KILLS if options.full else LEAST_KILLS
 
 
 def _options() -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.api.exits import Exit
-from milepost.testing.faults import Fault
+from milepost.testing.faults import Fault, Flip
 from tests.faults.campaign import Clean, Outcome, SoakRun, Task, judged, perform
 from tests.faults.points import Blow, How, Line, Point, When
 from tests.faults.scene import Door, Scene
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.s3
 
 KILLED = -9
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
-UNDISTURBED = ("I1", "I2", "I3", "I4", "I6", "I12")
 
 
 def index_of(share: float, requests: int) -> int:
@@ -29,7 +29,7 @@ def index_of(share: float, requests: int) -> int:
     return max(1, round(share * requests))
 
 
-@pytest.mark.req("C1", "C2", "C4", "D1", "D4", "F-A1", "F-A5", "F-A6", *UNDISTURBED)
+@pytest.mark.req("C1", "C2", "C4", "D1", "D4", "F-A1", "F-A5", "F-A6", "I1", "I4", "I6", "I12")
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize("share", SHARES)
 def test_killed_at_any_request_to_its_store_a_run_ends_as_if_it_had_not_been(
@@ -72,7 +72,7 @@ def test_killed_again_while_it_resumes_a_run_goes_on(
     assert (outcome.hits, outcome.attempts) == (2, 3)
 
 
-@pytest.mark.req("C3", "F-A7", "I5")
+@pytest.mark.req("C3", "F-A7", "F-D2", "I5")
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize("agent", ["everything", "heavy"])
 def test_an_executor_that_wakes_after_its_run_has_ended_without_it_is_refused(
@@ -107,7 +107,29 @@ def test_faults_of_each_kind_change_nothing_that_is_recorded(
     assert any(passed.fault for passed in run.requests)
 
 
-@pytest.mark.req("F-D4", "F-D5", *UNDISTURBED)
+@pytest.mark.req("D2", "F-D6", "I4")
+@pytest.mark.parametrize("part", ["/head", "/segments/"])
+def test_a_read_that_lies_under_a_matching_checksum_is_corrupt_and_nothing_else(
+    scene: Scene, clean: dict[str, Clean], part: str
+) -> None:
+    middle = Blow(index_of(0.6, clean["everything"].requests.store), When.AFTER)
+    lie = Fault(Flip(at=900, mended=True), method="GET", key=part)
+    attempts = iter([((), middle), ((lie,), None), ((), None)])
+
+    def arm(door: Door) -> Blow | None:
+        faults, blow = next(attempts)
+        door.store.fail(*faults)
+        return blow
+
+    run = scene.run_among_faults("everything", arm, deadline=DEADLINE_S)
+
+    assert judged(scene, run, clean["everything"].expected).violations == []
+    assert [attempt.code for attempt in run.attempts] == [KILLED, Exit.HALTED, Exit.COMMITTED]
+    said = json.loads((run.world / "last-words-2").read_text())
+    assert (said["reason"], part in said["message"]) == ("Corrupt", True)
+
+
+@pytest.mark.req("F-D4", "F-D5", "I1", "I2", "I3", "I4", "I6")
 @pytest.mark.parametrize("number", range(2))
 def test_a_soaked_run_ends_as_if_nothing_had_been(outcome_of: Callable[[Task], Outcome], number: int) -> None:
     outcome = outcome_of(SoakRun("everything", number))
