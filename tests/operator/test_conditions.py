@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from milepost.api.resource import Condition, RunStatus
+from milepost.api.resource import CheckpointStatus, Condition, RunStatus
 from milepost.api.summary import Outcome
 from milepost_operator.core.conditions import status_of
 from milepost_operator.core.observation import End, Fault
@@ -289,3 +289,11 @@ def test_a_created_pod_is_in_the_status_before_it_was_seen() -> None:
     )
 
     assert (status["attempt"], status["pod"]["name"]) == (1, "docs-xl66r-1")
+
+
+@pytest.mark.req("I4")
+def test_a_store_that_went_back_does_not_take_the_status_with_it() -> None:
+    known = CheckpointStatus(uri="s3://b/p/x", seq=50, epoch=3, digest="a" * 64)
+    seen = an_observation(a_run(checkpoint=known), head=a_head(seq=2), store_uri="s3://b/p")
+
+    assert status_of(seen, plan(seen))["checkpoint"] == known.model_dump()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from milepost.api.resource import AgentRun, PodSpec
+from milepost.api.resource import AgentRun, CheckpointStatus, PodSpec
 from milepost.errors import InvalidRun
 from milepost_operator.core.executor_pod import StoreAccess, check_run, executor_pod
 from milepost_operator.core.observation import End, Fault
@@ -63,8 +63,19 @@ EVERYTHING = PodSpec.model_validate(
 )
 
 
-def built(pod: PodSpec, create: CreatePod, store: StoreAccess, *, version: str = "") -> dict[str, Any]:
-    return executor_pod(a_run(a_spec(pod=pod, version=version)), RUN_ID, create, store)
+KNOWN = CheckpointStatus(seq=50, epoch=3, digest="a" * 64)
+
+
+def built(
+    pod: PodSpec,
+    create: CreatePod,
+    store: StoreAccess,
+    *,
+    version: str = "",
+    known: CheckpointStatus | None = None,
+) -> dict[str, Any]:
+    run = a_run(a_spec(pod=pod, version=version), checkpoint=known)
+    return executor_pod(run, RUN_ID, create, store)
 
 
 def test_the_pods_are_the_golden_ones() -> None:
@@ -77,7 +88,7 @@ def test_the_pods_are_the_golden_ones() -> None:
     )
     pods = {
         "dull": built(PodSpec(), CreatePod(1), IDENTITY),
-        "everything": built(EVERYTHING, resumed, STORE, version="2"),
+        "everything": built(EVERYTHING, resumed, STORE, version="2", known=KNOWN),
     }
     if os.environ.get("MILEPOST_REWRITE_GOLDEN"):
         GOLDEN.write_text(yaml.safe_dump(pods, sort_keys=False, width=110))
@@ -214,3 +225,15 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 
     with pytest.raises(InvalidRun):
         check_run(run)
+
+
+@pytest.mark.req("I4")
+def test_what_the_status_knows_of_another_run_anchors_no_pod() -> None:
+    run = a_run(checkpoint=KNOWN)
+
+    def anchor(run_id: str) -> str:
+        env = executor_pod(run, run_id, CreatePod(1), IDENTITY)["spec"]["containers"][0]["env"]
+        return next(str(part["value"]) for part in env if part["name"] == "MILEPOST_ANCHOR")
+
+    assert anchor(RUN_ID) == json.dumps({"seq": 50, "epoch": 3, "digest": "a" * 64}, separators=(",", ":"))
+    assert anchor("b" * 20) == ""

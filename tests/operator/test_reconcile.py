@@ -10,7 +10,7 @@ import pytest
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.records import Halted
-from milepost.checkpoint.store import Answer, Listed, Read, Store
+from milepost.checkpoint.store import Answer, Found, Listed, Read, Store
 from tests.operator.conftest import KEY, Executor, World, head_of
 from tests.support.fake_kubernetes import Fault
 from tests.support.store_doubles import Fault as StoreFault
@@ -485,3 +485,47 @@ async def test_inputs_that_cannot_be_kept_exactly_are_refused(world: World) -> N
     assert (world.status["phase"], world.reason, world.pods) == ("Halted", "InvalidSpec", [])
     ready = next(part for part in world.status["conditions"] if part["type"] == "Ready")
     assert ready["message"].startswith("spec.inputs.number: ")
+
+
+@pytest.mark.req("I4", "I6")
+async def test_a_store_that_went_back_halts_the_run_until_it_is_put_right(world: World) -> None:
+    executor = await started(world)
+    older = found(world)
+    executor.step("read")
+    await world.after(60)
+    newest, known = found(world), world.status["checkpoint"]
+    world.store.delete(head_key(world))
+    world.store.put_new(head_key(world), older.body, older.metadata)
+    world.kubelet.lose(world.pod(1))
+
+    await world.after(60)
+
+    assert (world.status["phase"], world.reason, world.pods) == ("Halted", "RolledBack", [])
+    assert world.status["checkpoint"] == known
+    world.store.delete(head_key(world))
+    world.store.put_new(head_key(world), newest.body, newest.metadata)
+    await world.after(120)
+    assert world.env(world.pod(2))["MILEPOST_ANCHOR"] == json.dumps(
+        {part: known[part] for part in ("seq", "epoch", "digest")}, separators=(",", ":")
+    )
+
+
+async def test_a_head_that_was_read_before_the_status_is_no_store_that_went_back(world: World) -> None:
+    executor = await started(world)
+    executor.step("read")
+    ahead = {**world.status, "checkpoint": {**world.status["checkpoint"], "seq": head_of(world).summary.seq}}
+    await world.cluster.write_status(*KEY, world.run["metadata"]["resourceVersion"], ahead)
+
+    await world.settle()
+
+    assert (world.status["phase"], world.reason) == ("Running", "Running")
+
+
+def head_key(world: World) -> str:
+    return f"team/runs/{world.run_id}/head"
+
+
+def found(world: World) -> Found:
+    head = world.store.get(head_key(world))
+    assert isinstance(head, Found)
+    return head

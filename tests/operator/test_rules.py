@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost.api.resource import Condition, DeletionPolicy
+from milepost.api.resource import CheckpointStatus, Condition, DeletionPolicy
 from milepost.api.summary import NameState, Outcome
 from milepost_operator.core.identity import is_adopted
 from milepost_operator.core.observation import End, Fault
@@ -56,6 +56,7 @@ def test_the_order_of_the_rules_is_their_priority() -> None:
         "adopted",
         "finished",
         "cancelled",
+        "rolled_back",
         "suspended",
         "disturbed",
         "new_run",
@@ -657,3 +658,43 @@ def test_an_adopted_condition_survives_the_pass() -> None:
     )
 
     assert plan(an_observation(a_run(conditions=(shown,)), a_pod())).phase is Phase.RUNNING
+
+
+@pytest.mark.req("I4", "I6")
+@pytest.mark.parametrize(("epoch", "seq"), [(3, 49), (2, 50), (2, 80), (3, 21), (1, 1)])
+def test_no_pod_is_started_on_a_store_that_went_back(epoch: int, seq: int) -> None:
+    known = CheckpointStatus(seq=50, epoch=3, digest="a" * 64)
+    seen = an_observation(a_run(checkpoint=known), an_ended_pod(), head=a_head(epoch=epoch, seq=seq))
+
+    decided = plan(seen)
+
+    assert (decided.phase, decided.reason, decided.actions) == (Phase.HALTED, "RolledBack", ())
+    assert decided.doubted, "a cached head may be older than the status"
+    assert f"record {seq} of epoch {epoch}" in decided.message
+    assert "record 50 of epoch 3" in decided.message
+    assert "milepost store repair --as-it-is --dry-run URL team/docs" in decided.message
+
+
+@pytest.mark.req("I6")
+@pytest.mark.parametrize(("epoch", "seq"), [(3, 50), (3, 51), (4, 51)])
+def test_a_store_that_is_ahead_of_the_status_is_believed(epoch: int, seq: int) -> None:
+    known = CheckpointStatus(seq=50, epoch=3, digest="a" * 64)
+    seen = an_observation(a_run(checkpoint=known), a_pod(), head=a_head(epoch=epoch, seq=seq))
+
+    assert plan(seen).reason == "Running"
+
+
+def test_what_the_status_says_of_another_run_is_not_held_against_this_one() -> None:
+    known = CheckpointStatus(seq=50, epoch=3, digest="a" * 64)
+    run = a_run(checkpoint=known)
+    status = run.status.model_copy(update={"run_id": "b" * 20})
+    seen = an_observation(run.model_copy(update={"status": status}), a_pod(), head=a_head(seq=2))
+
+    assert plan(seen).reason == "Running"
+
+
+def test_a_run_whose_store_went_back_can_be_cancelled() -> None:
+    known = CheckpointStatus(seq=50, epoch=3, digest="a" * 64)
+    seen = an_observation(a_run(a_spec(cancel=True), checkpoint=known), head=a_head(seq=2))
+
+    assert plan(seen).reason == "Cancelling"

@@ -10,6 +10,7 @@ from milepost.api.names import pod_name
 from milepost.api.resource import (
     AgentRun,
     AgentSpec,
+    CheckpointStatus,
     Condition,
     Phase,
     PodSpec,
@@ -91,6 +92,7 @@ def a_run(
     disruptions: dict[str, int] | None = None,
     failures: dict[str, int] | None = None,
     conditions: tuple[Condition, ...] = (),
+    checkpoint: CheckpointStatus | None = None,
 ) -> AgentRun:
     """Return a run that has been accepted; `phase=None` for one that nobody has looked at yet."""
     ready = Condition(
@@ -107,6 +109,7 @@ def a_run(
             attempt=attempt,
             run_id=RUN_ID,
             conditions=(ready, *conditions),
+            checkpoint=checkpoint or CheckpointStatus(),
             disruptions=disruptions or {},
             failures=failures or {},
             completion_time=completed.strftime("%Y-%m-%dT%H:%M:%SZ") if completed else None,

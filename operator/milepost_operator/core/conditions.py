@@ -16,7 +16,7 @@ from typing import Any, Final
 from milepost.api.names import StoreKeys, pod_name
 from milepost.api.resource import MAX_RESULT_BYTES, Condition, Phase
 from milepost_operator.core.counting import tally
-from milepost_operator.core.identity import is_adopted, other_resource, spec_changed
+from milepost_operator.core.identity import is_adopted, is_behind, other_resource, spec_changed
 from milepost_operator.core.observation import End, Fault, Observation, Started
 from milepost_operator.core.plan import CreatePod, Plan
 from milepost_operator.core.pods import last_end, progress
@@ -106,7 +106,7 @@ def _result(seen: Observation, decided: Plan) -> dict[str, Any]:
 
 
 def _checkpoint(seen: Observation) -> dict[str, Any]:
-    if seen.head is None:
+    if seen.head is None or is_behind(seen):
         return seen.run.status.checkpoint.model_dump(by_alias=True)
     keys = StoreKeys(seen.run.namespace, seen.head.run_id)
     uri = f"{seen.store_uri.rstrip('/')}/{keys.run.rstrip('/')}" if seen.store_uri else ""

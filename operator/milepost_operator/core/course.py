@@ -12,13 +12,14 @@ from typing import Final
 from milepost.api.resource import Phase
 from milepost.api.summary import NameState
 from milepost_operator.core.ended import classify
-from milepost_operator.core.identity import deletions, ready
+from milepost_operator.core.identity import deletions, is_behind, ready
 from milepost_operator.core.observation import Observation
 from milepost_operator.core.plan import AT_ONCE, EndRun, NoteOutcome, Plan, Telling
 
-__all__ = ["cancelled", "disturbed", "finished", "halted", "suspended", "waiting"]
+__all__ = ["cancelled", "disturbed", "finished", "halted", "rolled_back", "suspended", "waiting"]
 
 _CALM_AGAIN: Final = timedelta(seconds=10)
+_LOOKED_AT_AGAIN: Final = timedelta(minutes=1)
 
 
 def finished(seen: Observation) -> Plan | None:
@@ -71,6 +72,24 @@ def cancelled(seen: Observation) -> Plan | None:
     end = EndRun(Phase.CANCELLED, "Cancelled", "spec.cancel was set")
     stop = deletions(seen, "the run is cancelled")
     return Plan(seen.phase, "Cancelling", actions=(end, *stop), look_again_in=AT_ONCE)
+
+
+def rolled_back(seen: Observation) -> Plan | None:
+    """Start nothing on a store that went back to an older state: recorded steps would run again."""
+    if not is_behind(seen):
+        return None
+    assert seen.head is not None
+    known, run = seen.run.status.checkpoint, seen.run
+    message = (
+        f"the store ends with record {seen.head.seq} of epoch {seen.head.epoch}, and record {known.seq} of "
+        f"epoch {known.epoch} was there before: it went back to an older state. Restore the newer one; or go "
+        "on from the older one, whose later steps run again: milepost store repair --as-it-is --dry-run URL "
+        f"{run.namespace}/{run.name}"
+    )
+    told = Telling(f"RolledBack/{known.epoch}-{known.seq}", "RolledBack", message, "Warning")
+    return Plan(
+        Phase.HALTED, "RolledBack", message, tell=(told,), look_again_in=_LOOKED_AT_AGAIN, doubted=True
+    )
 
 
 def suspended(seen: Observation) -> Plan | None:

@@ -205,6 +205,7 @@ def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> l
         "MILEPOST_AGENT_VERSION": run.spec.agent.version,
         "MILEPOST_GRACE_SECONDS": str(run.spec.pod.grace_period_seconds),
         "MILEPOST_PREVIOUS_END": _previous_end(create.previous_end),
+        "MILEPOST_ANCHOR": _anchor(run, run_id),
     }
     if store.secret:
         values["MILEPOST_CREDENTIALS"] = _STORE_PATH
@@ -230,6 +231,15 @@ def _previous_end(end: End | None) -> str:
         "exit_code": end.exit_code,
         "message": end.message[:1024],
     }
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _anchor(run: AgentRun, run_id: str) -> str:
+    """Return the newest position that the cluster knows of this very run, by which a pod checks the store."""
+    known = run.status.checkpoint
+    if run.status.run_id != run_id or not known.digest:
+        return ""
+    said = {"seq": known.seq, "epoch": known.epoch, "digest": known.digest}
     return json.dumps(said, separators=(",", ":"))
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "deletions",
     "invalid_spec",
     "is_adopted",
+    "is_behind",
     "new_run",
     "other_resource",
     "ready",
@@ -76,6 +77,17 @@ def spec_changed(seen: Observation) -> bool:
         and seen.name.resource_uid == seen.run.uid
         and seen.name.spec_digest != seen.digest
     )
+
+
+def is_behind(seen: Observation) -> bool:
+    """Whether the store's record of the run is older than what the status has seen of the same run.
+
+    Epoch and sequence only grow. A status that is behind, as after a restored cluster, is a sign of nothing.
+    """
+    known, status = seen.run.status.checkpoint, seen.run.status
+    if seen.head is None or status.run_id != seen.head.run_id:
+        return False
+    return seen.head.epoch < known.epoch or seen.head.seq < known.seq
 
 
 def being_deleted(seen: Observation) -> Plan | None:

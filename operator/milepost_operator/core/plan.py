@@ -109,7 +109,8 @@ class Plan:
     """One pass's decision.
 
     `retry` asks for another pass with a growing delay, because what stands in the way is outside.
-    `untouched` leaves the status as it is.
+    `untouched` leaves the status as it is. `doubted`: it holds only if the sources say the same, since what
+    was cached may be older than it looks.
     """
 
     phase: Phase
@@ -120,3 +121,4 @@ class Plan:
     look_again_in: timedelta | None = None
     retry: bool = False
     untouched: bool = False
+    doubted: bool = False

@@ -29,6 +29,7 @@ RULES: Final[tuple[Rule, ...]] = (
     identity.adopted,
     course.finished,
     course.cancelled,
+    course.rolled_back,
     course.suspended,
     course.disturbed,
     identity.new_run,

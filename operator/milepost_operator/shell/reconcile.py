@@ -115,7 +115,7 @@ class Reconciler:
             return Again()
         look = await self._look(key, raw, live=False)
         decided = plan(look.seen)
-        if decided.actions:
+        if decided.actions or decided.doubted:
             fresh = await self._cluster.get_run(*key)
             if fresh is None:
                 self._cache.drop_run(key, raw["metadata"]["uid"])
