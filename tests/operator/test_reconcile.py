@@ -515,10 +515,12 @@ async def test_a_head_that_was_read_before_the_status_is_no_store_that_went_back
     executor.step("read")
     ahead = {**world.status, "checkpoint": {**world.status["checkpoint"], "seq": head_of(world).summary.seq}}
     await world.cluster.write_status(*KEY, world.run["metadata"]["resourceVersion"], ahead)
+    world.queue.put(KEY)
 
     await world.settle()
 
     assert (world.status["phase"], world.reason) == ("Running", "Running")
+    assert "RolledBack" not in " ".join(world.events)
 
 
 def head_key(world: World) -> str:
