@@ -53,6 +53,7 @@ CLOCK_FOLDER: Final = "_sweep/"
 
 _STALE_CLOCK_S: Final = 3600.0
 _SETTLED_S: Final = 10.0
+_TRIES_TO_END: Final = 20
 _ROUNDS: Final = 10
 """How often a run is listed until nothing of it is left; a writer that was asleep may add to it meanwhile."""
 
@@ -77,16 +78,12 @@ class Resources(Protocol):
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be done about one run, or about a name that cannot be read.
-
-    `sight` is None for a name. `etag` is the head's, as it was judged.
-    """
+    """What is to be done about one run; or about a name that cannot be read, which has no `sight`."""
 
     key: str
     verdict: Prune | Remove | Trouble
     name: str = ""
     sight: Sight | None = None
-    etag: str = ""
 
     @property
     def objects(self) -> tuple[Listed, ...]:
@@ -121,7 +118,7 @@ class Memory:
     for what was written just after.
     """
 
-    heads: dict[str, tuple[Listed, HeadAt | Unreadable]] = field(default_factory=dict)
+    heads: dict[str, tuple[Listed, Head | Unreadable]] = field(default_factory=dict)
     names: dict[str, tuple[Listed, NameRecord | Unreadable]] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
     """Keys of segments that were read back, and of runs that ended whose blobs were held against the log."""
@@ -190,14 +187,13 @@ class Sweeper:
                 keys=keys,
                 now=now,
                 objects=objects,
-                head=head.head if isinstance(head, HeadAt) else head,
+                head=head,
                 named=known.get((namespace, run_id)),
                 doubt=_doubt(namespace, head, blurred),
                 living=living,
                 ages=self.ages,
             )
-            finding = self._finding(sight, head.etag if isinstance(head, HeadAt) else "")
-            if finding is not None:
+            if (finding := self._finding(sight)) is not None:
                 yield finding
         self._forget(listing)
 
@@ -219,7 +215,7 @@ class Sweeper:
                         return Carried(left="a head has appeared")
                     return self._clear(sight.keys)
                 case Remove(cause=cause):
-                    return self._remove(sight, cause, finding.etag)
+                    return self._remove(sight, cause)
         except (Stale, RunDeleted) as error:
             return Carried(left=str(error))
         except (Damaged, FormatTooNew) as error:
@@ -271,7 +267,7 @@ class Sweeper:
             self.memory.names[listed.key] = (listed, record)
         return record
 
-    def _head(self, now: float, keys: StoreKeys, objects: Sequence[Listed]) -> HeadAt | Unreadable | None:
+    def _head(self, now: float, keys: StoreKeys, objects: Sequence[Listed]) -> Head | Unreadable | None:
         """Return the head; asked for where the listing shows none, since a listing is no snapshot."""
         listed = next((each for each in objects if each.key == keys.head), None)
         known = self.memory.heads.get(keys.head)
@@ -280,15 +276,15 @@ class Sweeper:
         try:
             seen = read_head(self.runs.store, keys)
         except (Corrupt, FormatTooNew) as error:
-            found: HeadAt | Unreadable | None = Unreadable(str(error))
+            found: Head | Unreadable | None = Unreadable(str(error))
         else:
             # Without its records, which nobody judges by: thousands of heads are kept.
-            found = HeadAt(replace(seen.head, tail=()), seen.etag) if isinstance(seen, HeadAt) else None
+            found = replace(seen.head, tail=()) if isinstance(seen, HeadAt) else None
         if listed is not None and found is not None and now - listed.modified > _SETTLED_S:
             self.memory.heads[keys.head] = (listed, found)
         return found
 
-    def _finding(self, sight: Sight, etag: str) -> Finding | None:
+    def _finding(self, sight: Sight) -> Finding | None:
         verdict: Verdict = judge(sight)
         if isinstance(verdict, Prune):
             verdict = self._with_blobs(sight, verdict)
@@ -297,7 +293,7 @@ class Sweeper:
         if not isinstance(verdict, Prune | Remove | Trouble):
             return None
         name = sight.head.name if isinstance(sight.head, Head) else sight.named.name if sight.named else ""
-        return Finding(sight.keys.run, verdict, name, sight, etag)
+        return Finding(sight.keys.run, verdict, name, sight)
 
     def _with_blobs(self, sight: Sight, verdict: Prune) -> Prune:
         """Add the blobs that no record names, where there may be any."""
@@ -361,17 +357,16 @@ class Sweeper:
             self.memory.whole.add(key)
         return None
 
-    def _remove(self, sight: Sight, cause: Cause, etag: str) -> Carried:
-        """Delete a run with a head, as the verdict had it. Raises Stale where name or head is another one."""
+    def _remove(self, sight: Sight, cause: Cause) -> Carried:
+        """Delete a run with a head. Raises Stale where name and head, read again, do not say the same."""
         head = self.runs.observe(sight.keys)
         if not isinstance(head, HeadSeen):
             raise RunDeleted(sight.keys.run_id)
-        if head.etag != etag:
-            raise Stale(f"run {sight.keys.run_id} has gone on meanwhile")
         name = self.runs.read_name(sight.keys.namespace, head.at.head.name)
         ours = name if name is not None and name.record.run_id == sight.keys.run_id else None
-        if (ours.record if ours else None) != sight.named:
-            raise Stale(f"the name {head.at.head.name} was changed meanwhile")
+        again = judge(replace(sight, head=head.at.head, named=ours.record if ours else None))
+        if not isinstance(again, Remove) or again.cause is not cause:
+            raise Stale(f"run {sight.keys.run_id} or its name was changed meanwhile")
         match cause:
             case Cause.NEVER_BEGUN:
                 self._keep_from_being_named(head, name)
@@ -406,7 +401,16 @@ class Sweeper:
         ):
             raise Stale(f"the AgentRun of run {sight.keys.run_id} is there")
         message = "its AgentRun was deleted, and deletionPolicy is Delete"
-        return self.runs.end(head, phase=Phase.CANCELLED, reason="Deleted", message=message)
+        for _ in range(_TRIES_TO_END):
+            try:
+                return self.runs.end(head, phase=Phase.CANCELLED, reason="Deleted", message=message)
+            except Stale:
+                # Its executor records on, which changes nothing of this.
+                seen = self.runs.observe(sight.keys)
+                if not isinstance(seen, HeadSeen):
+                    raise
+                head = seen
+        raise Stale(f"run {sight.keys.run_id} records faster than it can be ended")
 
     def _give_up(self, namespace: str, name: NameSeen | None) -> None:
         """Let the name stand for no run any more, before the last of the run is gone."""
@@ -435,9 +439,9 @@ class Sweeper:
         return replace(done, left="its objects are still listed; the next sweep goes on")
 
 
-def _doubt(namespace: str, head: HeadAt | Unreadable | None, blurred: dict[_RunKey, str]) -> str:
+def _doubt(namespace: str, head: Head | Unreadable | None, blurred: dict[_RunKey, str]) -> str:
     """Return which name that may lead to the run cannot be read, and why. Only a head tells its name."""
-    wanted = head.head.name if isinstance(head, HeadAt) else None
+    wanted = head.name if isinstance(head, Head) else None
     for (where, name), why in blurred.items():
         if where == namespace and wanted in (None, name):
             return f"{name}: {why}"

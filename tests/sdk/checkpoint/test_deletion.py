@@ -365,18 +365,20 @@ class TestRetention:
         assert world.keys() == [NAME_KEY, StoreKeys("team", new).head]
         assert world.name().state is NameState.KEPT
 
-    def test_a_name_that_was_changed_since_the_look_keeps_its_run(self, world: World) -> None:
+    def test_a_run_that_is_kept_for_longer_since_the_look_stays(self, world: World) -> None:
         keys = world.ended()
         world.time += HOUR
         sweeper = world.sweeper()
         (finding,) = sweeper.look()
         name = world.runs().look_up("team", "triage")
         assert name is not None
-        world.runs().adopt("team", name, world.head(keys), "uid-2")
+        world.runs().note_retention(
+            "team", name, deletion_policy=DeletionPolicy.RETAIN, retention_s=int(2 * HOUR)
+        )
 
         done = sweeper.carry_out(finding)
 
-        assert done.left == "the name triage was changed meanwhile"
+        assert done.left == f"run {keys.run_id} or its name was changed meanwhile"
         assert world.keys() == [NAME_KEY, keys.head]
 
 
@@ -435,6 +437,50 @@ class TestAResourceThatIsGone:
         assert [each.left for each in done] == [f"the AgentRun of run {keys.run_id} is there"]
         assert world.head(keys).summary.phase is Phase.PENDING
 
+    def test_a_run_that_records_all_the_time_goes_too(self, world: World) -> None:
+        keys = world.begin(a_new_run(policy=DeletionPolicy.DELETE))
+        writer = world.take(keys)
+        world.known.uids.clear()
+        commits = 0
+
+        def commit(_: int, call: str) -> None:
+            nonlocal commits
+            if call == f"replace {keys.head}" and commits < 5:
+                commits += 1
+                writer.steps(1)
+
+        writer.steps(1)
+        world.sweep(WatchedStore(world.store, before=commit))
+
+        assert commits == 5
+        assert world.keys() == [NAME_KEY]
+
+    def test_a_run_that_was_adopted_since_the_look_stays(self, world: World) -> None:
+        keys = self.doomed(world)
+        sweeper = world.sweeper()
+        (finding,) = sweeper.look()
+        name = world.runs().look_up("team", "triage")
+        assert name is not None
+        world.runs().adopt("team", name, world.head(keys), "uid-2")
+        world.known.uids.add("uid-2")
+
+        done = sweeper.carry_out(finding)
+
+        assert done.left == f"the AgentRun of run {keys.run_id} is there"
+        assert world.head(keys).summary.phase is Phase.PENDING
+
+    def test_a_run_that_is_to_be_retained_since_the_look_stays(self, world: World) -> None:
+        keys = self.doomed(world)
+        sweeper = world.sweeper()
+        (finding,) = sweeper.look()
+        name = world.runs().look_up("team", "triage")
+        assert name is not None
+        world.runs().note_retention("team", name, deletion_policy=DeletionPolicy.RETAIN, retention_s=60)
+
+        sweeper.carry_out(finding)
+
+        assert world.head(keys).summary.phase is Phase.PENDING
+
     def test_nobody_is_gone_where_nobody_knows_the_resources(self, world: World) -> None:
         self.doomed(world)
 
@@ -469,6 +515,17 @@ class TestAHeadWithoutAName:
         world.sweep()
 
         assert world.keys(keys.run) == []
+
+    def test_one_that_was_claimed_since_the_look_stays(self, world: World) -> None:
+        keys = self.orphan(world)
+        world.time += HOUR
+        sweeper = world.sweeper()
+        (finding,) = sweeper.look()
+        world.take(keys)
+
+        sweeper.carry_out(finding)
+
+        assert world.head(keys).summary.phase is Phase.RUNNING
 
     @pytest.mark.parametrize("named", [True, False])
     def test_its_maker_cannot_name_it_any_more_when_it_wakes(self, world: World, named: bool) -> None:  # noqa: FBT001  a case
