@@ -35,7 +35,7 @@ __all__ = [
     "perform",
 ]
 
-AGENTS: Final = ("everything", "small", "heavy")
+AGENTS: Final = ("everything", "small", "heavy", "deferred")
 
 
 class NotClean(Exception):

@@ -43,6 +43,9 @@ NAMESPACE: Final = "team-a"
 PREFIX: Final = "milepost"
 MOST_ATTEMPTS: Final = 60
 INPUTS: Final[Mapping[str, Mapping[str, Any]]] = {"heavy": {"paper": "p" * 40_000}}
+# Another manifest for an agent that there is under its own name as well.
+ENTRYPOINTS: Final = {"deferred": "small"}
+EVERY_STEPS: Final = {"deferred": 3}
 
 # Its executors prove at each start that a sibling's prefix is closed to them.
 ISOLATED: Final = frozenset({"heavy"})
@@ -200,7 +203,8 @@ class Scene:
         world.mkdir()
         spec = RunSpec.model_validate(
             {
-                "agent": {"image": "agent:1", "entrypoint": f"working:{agent}"},
+                "agent": {"image": "agent:1", "entrypoint": f"working:{ENTRYPOINTS.get(agent, agent)}"},
+                "checkpoint": {"everySteps": EVERY_STEPS.get(agent, 1)},
                 "inputs": {"world": str(world), **INPUTS.get(agent, {})},
             }
         )

@@ -21,7 +21,11 @@ from tools.cluster.interface import S3Server
 pytestmark = pytest.mark.s3
 
 KILLED = -9
-SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
+WHERE = [
+    *(("everything", share) for share in (0.0, 0.25, 0.5, 0.75, 0.95)),
+    ("deferred", 0.4),
+    ("deferred", 0.8),
+]
 
 
 def index_of(share: float, requests: int) -> int:
@@ -31,13 +35,13 @@ def index_of(share: float, requests: int) -> int:
 
 @pytest.mark.req("C1", "C2", "C4", "D1", "D4", "F-A1", "F-A5", "F-A6", "I1", "I4", "I6", "I12")
 @pytest.mark.parametrize("when", list(When))
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize(("agent", "share"), WHERE)
 def test_killed_at_any_request_to_its_store_a_run_ends_as_if_it_had_not_been(
-    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], share: float, when: When
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], agent: str, share: float, when: When
 ) -> None:
-    index = index_of(share, clean["everything"].requests.store)
+    index = index_of(share, clean[agent].requests.store)
 
-    outcome = outcome_of(Point("everything", (Blow(index, when),)))
+    outcome = outcome_of(Point(agent, (Blow(index, when),)))
 
     assert outcome.verdict.violations == []
     assert (outcome.hits, outcome.codes) == (1, {KILLED: 1, Exit.COMMITTED: 1})
