@@ -50,7 +50,7 @@ class Journal:
         entropy: Entropy,
         patience: Patience,
     ) -> None:
-        self._store = store
+        self._values = values.Values(store, committer.head.keys, patience)
         self._committer = committer
         self._patience = patience
         self._in_flight = 0
@@ -112,18 +112,16 @@ class Journal:
 
     async def keep(self, data: codec.JSON, most: int = values.MAX_INLINE) -> Value:
         """Return the record's form of an encoded value, made durable first where it is larger than `most`."""
-        small = values.inline(data, most)
-        if small is not None:
-            return small
-        return await self._from_store(
-            partial(values.keep, self._store, self._committer.head.keys, data, self._patience, most)
-        )
+        formed = values.form(data, most)
+        if isinstance(formed, Value):
+            return formed
+        return await self._from_store(partial(self._values.write, formed))
 
     async def read(self, value: Value, declared: Any, *, path: str) -> Any:
         """Return a recorded value, each time a new copy, decoded as the type that the code declares today."""
         data = value.inline
         if value.blob:
-            data = await self._from_store(partial(values.read, self._store, self._committer.head.keys, value))
+            data = await self._from_store(partial(self._values.read, value, of=path))
         try:
             return codec.decode(data, declared, path=path)
         except codec.DecodeError as error:
