@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
+from milepost.api.digest import spec_digest
 from milepost.api.resource import Phase
 from milepost.checkpoint.records import Halted
+from milepost.checkpoint.runs import NewRun
 from milepost.checkpoint.store import Answer, Found, Listed, Read, Store
+from milepost_operator.core.reading import read_run
 from tests.operator.conftest import KEY, Executor, World, head_of
 from tests.support.fake_kubernetes import Fault
 from tests.support.store_doubles import Fault as StoreFault
@@ -19,16 +22,19 @@ from tests.support.store_doubles import FaultyStore
 
 @dataclass
 class Racing:
-    """A store in which somebody else is quicker, as often as there are things to do before a write."""
+    """A store in which somebody else is quicker: there are things to do before writes, and reads of names."""
 
     store: Store
     before_writes: list[Callable[[], object]]
+    before_names: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
         return self.store.uri
 
     def get(self, key: str, *, unless_etag: str = "") -> Read:
+        if "/names/" in key and self.before_names:
+            self.before_names.pop(0)()
         return self.store.get(key, unless_etag=unless_etag)
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
@@ -313,6 +319,33 @@ async def test_another_spec_under_the_name_ends_the_old_run_first(world: World) 
     assert executor.step("extract") is False
     assert world.run_id != first
     assert world.env(world.pod(1))["MILEPOST_RUN_ID"]
+
+
+@pytest.mark.req("D9", "F-C3", "F-C5")
+async def test_a_slow_operator_does_not_end_the_run_of_a_resource_that_came_while_it_read(
+    world: World,
+) -> None:
+    await started(world)
+    begun: list[str] = []
+
+    def others_are_quicker() -> None:
+        name, head = world.runs.look_up("team", "docs"), head_of(world)
+        assert name is not None
+        world.api.remove("agentruns", "team", "docs")
+        world.apply("uid-2", {"inputs": {"folder": "other"}})
+        run, _ = read_run(world.run)
+        new = NewRun("team", "docs", "uid-2", "cluster-1", run.spec, spec_digest(run.spec))
+        begun.append(world.runs.supersede(name, head, new))
+
+    world.open_store = lambda _entry, _folder: Racing(
+        world.store, [], before_names=[lambda: None, others_are_quicker]
+    )
+    world.start_operator()
+    world.kubelet.lose(world.pod(1))
+    await world.settle()
+
+    assert [world.run_id] == begun
+    assert head_of(world).summary.phase is Phase.PENDING
 
 
 async def test_a_pod_of_an_older_attempt_is_removed_when_it_comes_back(world: World) -> None:

@@ -124,7 +124,17 @@ class Reconciler:
             self._cache.set_pods(key, await self._cluster.list_pods(*key))
             look = await self._look(key, fresh, live=True)
             decided = plan(look.seen)
+            if _changes_record(decided) and not await self._is_still(key, look.seen.run.uid):
+                return Again(AT_ONCE)
         return await self._carry_out(key, look, decided)
+
+    async def _is_still(self, key: RunKey, uid: str) -> bool:
+        """Tell whether the resource is there still: the record, which was read after it, may be another's.
+
+        Whoever changes the name for a resource that comes later than this answer is refused by the ETag.
+        """
+        raw = await self._cluster.get_run(*key)
+        return raw is not None and raw["metadata"]["uid"] == uid
 
     async def _carry_out(self, key: RunKey, look: _Look, decided: Plan) -> Again:
         try:
@@ -262,6 +272,10 @@ class Reconciler:
         self._written[key] = self._monotonic()
         self._cache.put_run(written)
         return None
+
+
+def _changes_record(decided: Plan) -> bool:
+    return any(not isinstance(action, CreatePod | DeletePod) for action in decided.actions)
 
 
 def _needs_store(run: AgentRun) -> bool:
