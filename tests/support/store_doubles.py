@@ -121,6 +121,7 @@ class FaultyStore:
 
     inner: MemoryStore = field(default_factory=MemoryStore)
     puts: list[Put] = field(default_factory=list)
+    gets: list[str] = field(default_factory=list)
     only: str = ""
     _faults: deque[Fault | None] = field(default_factory=deque)
     _failing_reads: int = 0
@@ -150,6 +151,7 @@ class FaultyStore:
         return [put for put in self.puts if part in put.key]
 
     def get(self, key: str, *, unless_etag: str = "") -> Read:
+        self.gets.append(key)
         if self._failing_reads:
             self._failing_reads -= 1
             raise StoreUnavailable(key, waited=1.0, cause="503 on a read")

@@ -26,7 +26,7 @@ from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, Missing, NotStorable
 
-__all__ = ["CACHE_BYTES", "MAX_INLINE", "Large", "Values", "form", "inline", "keep", "read"]
+__all__ = ["CACHE_BYTES", "MAX_INLINE", "Large", "Values", "form", "keep", "read"]
 
 MAX_INLINE: Final = 16 * 1024
 """Bytes of an encoded value that a record carries itself."""
@@ -119,12 +119,6 @@ class Values:
 
     def _turn(self, digest: str) -> threading.Lock:
         return self._turns[int(digest[:2], 16)]
-
-
-def inline(data: codec.JSON, most: int = MAX_INLINE) -> Value | None:
-    """Return the record's form of an encoded value; None where it needs a blob. Does no I/O."""
-    formed = form(data, most)
-    return formed if isinstance(formed, Value) else None
 
 
 def keep(

@@ -231,6 +231,22 @@ async def test_a_large_result_is_stored_once_as_a_blob_and_read_back(
     assert [put.key for put in blobs] == [run.keys.blob(record.blob)]
 
 
+@pytest.mark.req("A6")
+async def test_two_steps_with_the_same_large_result_write_it_once_and_read_it_once(run: RunInMemory) -> None:
+    large = "x" * (1024 * 1024)
+
+    async def agent(run: Run) -> bool:
+        first = await run.step("first", lambda: large)
+        return first == await run.step("second", lambda: large) == large
+
+    assert await run.go_on(agent)
+    run.store.gets.clear()
+    assert await run.go_on(agent)
+
+    assert len(run.store.puts_to("blobs/")) == 1
+    assert len([key for key in run.store.gets if "/blobs/" in key]) == 1
+
+
 async def test_a_blob_that_is_gone_halts_the_run(run: RunInMemory) -> None:
     async def agent(run: Run) -> str:
         return await run.step("large", lambda: "x" * (17 * 1024))
