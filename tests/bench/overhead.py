@@ -8,7 +8,10 @@ with group commit and with a record for each step.
 
 from __future__ import annotations
 
+import os
+import time
 from functools import partial
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
@@ -26,6 +29,7 @@ SIZE = 1024
 STEPS = 200
 WARM_UP = 20
 ROUNDS = 3
+SYNCS = 20
 SIDE = "collect_side_by_side"
 # Milliseconds that each answer is late, and how many steps are enough to tell.
 DELAYS = {0: 200, 20: 100, 100: 50}
@@ -35,9 +39,11 @@ def main() -> None:
     """Measure, and write `overhead.json`."""
     with scene() as here:
         ours: list[list[float]] = []
+        syncs: list[float] = []
         theirs: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in here.rivals}
         for number in range(ROUNDS):
             say(f"round {number + 1} of {ROUNDS}")
+            syncs += _syncs(here.folder)
             ours.append(measure(here.bucket, f"overhead-{number}", STEPS, WARM_UP))
             for rival in here.rivals:
                 theirs[rival.name].append(figures(partial(_theirs, rival)))
@@ -52,6 +58,7 @@ def main() -> None:
             "p99_ms": round(report.quantile(steps, 0.99) * 1000, 2),
             "rounds_ms": [round(mean(each) * 1000, 2) for each in ours],
             "n": len(steps),
+            "sync_p50_ms": round(median(syncs) * 1000, 2),
             "goal_ms": peers["dbos-sqlite"].get("ms_per_step"),
             "delayed": table,
             "peers": peers,
@@ -66,6 +73,18 @@ def measure(bucket: Bucket, label: str, total: int, warm_up: int) -> list[float]
     place.begin("collect", total=warm_up + total, size=SIZE, times=str(place.file("times")))
     place.carry_out()
     return place.times()[warm_up:]
+
+
+def _syncs(folder: Path) -> list[float]:
+    """Return the seconds that the disk takes to sync 4 KB, which is what a step costs those who do."""
+    took = []
+    with (folder / "synced").open("wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            began = time.perf_counter()
+            file.write(b"x" * 4096)
+            os.fsync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return took
 
 
 def _theirs(rival: Rival) -> dict[str, Any]:

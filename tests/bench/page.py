@@ -107,6 +107,7 @@ def _overhead(found: Figures) -> str:
             rounds = " / ".join(f"{took:.1f}" for took in each["rounds_ms"])
             rows.append([name, f"{each['ms_per_step']:.1f}", rounds])
     first = _table(["", "ms a step", "its rounds"], rows)
+    first += f"\n\nTo sync 4 KB took this disk {found['sync_p50_ms']:.1f} ms."
     delays = sorted({row["delay_ms"] for row in found["delayed"]})
     kinds = {
         (1, True): "one branch",
