@@ -151,16 +151,33 @@ class Scene:
         `deadline` is how long an executor waits for its store, in seconds.
         """
         began = time.monotonic()
+        # Of the run before: requests of processes that were killed may be answered late.
+        for journal in (self._requests, self._calls):
+            journal.take()
         keys, world = self._begin(agent)
         begun = self._head(keys)
         run = Disturbed(agent, keys, world, begun, begun)
+        try:
+            self._go_on(run, arm, deadline)
+        finally:
+            for attempt in run.attempts:
+                attempt.process.send(signal.SIGKILL)
+            for door in self._doors:
+                door.heal()
+        run.final = self._head(keys)
+        run.requests, run.calls = self._requests.take(), self._calls.take()
+        run.seconds = time.monotonic() - began
+        return run
+
+    def _go_on(self, run: Disturbed, arm: Callable[[Door], Blow | None], deadline: float) -> None:
+        """Start attempts until the run has ended, and then let those go on that were paused."""
         paused: list[tuple[Attempt, Hold]] = []
         for number in range(1, MOST_ATTEMPTS + 1):
             door = self._doors[number % 2]
             hold = self._attempt(run, number, door, arm(door), deadline)
             if hold is not None:
                 paused.append((run.attempts[-1], hold))
-            run.final = self._head(keys)
+            run.final = self._head(run.keys)
             run.loaded[run.final.head.seq] = load(self.store, run.final.head)
             # Whoever is paused has somebody after it, even where it has finished the run.
             if run.final.head.phase.terminal and hold is None:
@@ -169,12 +186,6 @@ class Scene:
             attempt.process.send(signal.SIGCONT)
             hold.release.set()
             attempt.code = attempt.process.wait(_ATTEMPT_WITHIN_S)
-        for door in self._doors:
-            door.heal()
-        run.final = self._head(keys)
-        run.requests, run.calls = self._requests.take(), self._calls.take()
-        run.seconds = time.monotonic() - began
-        return run
 
     def _attempt(
         self, run: Disturbed, number: int, door: Door, blow: Blow | None, deadline: float
