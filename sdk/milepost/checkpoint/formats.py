@@ -44,6 +44,9 @@ NEWEST: Final[Mapping[Kind, int]] = {
 
 Fields: TypeAlias = Mapping[str, Any]
 
+_MOST_FIELDS: Final = 100
+"""More than any kind ever had. Each one that is unknown would be complained of."""
+
 
 def _head_1(head: Fields) -> Fields:
     """Bases, levels of segments, retention and what a listing shows came with format 2."""
@@ -92,6 +95,8 @@ def upgrade(kind: Kind, data: Any, key: str) -> dict[str, Any]:
     found = data.get("format") if isinstance(data, Mapping) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise Corrupt(key, f"the {kind} does not say its format")
+    if len(data) > _MOST_FIELDS:
+        raise Corrupt(key, f"the {kind} has {len(data)} fields")
     newest = NEWEST[kind]
     if found > newest:
         raise FormatTooNew(key, kind=kind, found=found, known=newest)
