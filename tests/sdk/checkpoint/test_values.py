@@ -25,22 +25,9 @@ DIGEST = hashlib.sha256(codec.dumps(LARGE)).hexdigest()
 STORED = Value(blob=DIGEST, size=MAX_INLINE + 4)
 
 
-class CountingStore(FaultyStore):
-    """A store that keeps the keys that were read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gets: list[str] = []
-
-    @override
-    def get(self, key: str, *, unless_etag: str = "") -> Read:
-        self.gets.append(key)
-        return super().get(key, unless_etag=unless_etag)
-
-
 @pytest.fixture
-def store() -> CountingStore:
-    return CountingStore()
+def store() -> FaultyStore:
+    return FaultyStore()
 
 
 def patience() -> Patience:
@@ -48,7 +35,7 @@ def patience() -> Patience:
     return Patience(Numbers(), monotonic=time.monotonic, pause=time.pause)
 
 
-def values(store: CountingStore, **options: Any) -> Values:
+def values(store: FaultyStore, **options: Any) -> Values:
     return Values(store, KEYS, patience(), **options)
 
 
@@ -62,7 +49,7 @@ def text_of(size: int) -> str:
     ("size", "blobs"),
     [(2, 0), (MAX_INLINE - 1, 0), (MAX_INLINE, 0), (MAX_INLINE + 1, 1), (2**20, 1)],
 )
-def test_what_is_larger_than_16_kib_becomes_a_blob(store: CountingStore, size: int, blobs: int) -> None:
+def test_what_is_larger_than_16_kib_becomes_a_blob(store: FaultyStore, size: int, blobs: int) -> None:
     value = values(store).keep(text_of(size))
 
     assert (value.size, bool(value.blob), len(store.puts)) == (size, bool(blobs), blobs)
@@ -70,14 +57,14 @@ def test_what_is_larger_than_16_kib_becomes_a_blob(store: CountingStore, size: i
 
 
 @pytest.mark.req("A6")
-def test_a_blob_is_named_by_the_digest_of_its_bytes(store: CountingStore) -> None:
+def test_a_blob_is_named_by_the_digest_of_its_bytes(store: FaultyStore) -> None:
     assert values(store).keep(LARGE) == STORED
     assert [(put.key, put.body, put.etag) for put in store.puts] == [
         (f"team-a/runs/{'a' * 20}/blobs/{DIGEST}", codec.dumps(LARGE), "")
     ]
 
 
-def test_a_smaller_bound_moves_smaller_values_into_blobs(store: CountingStore) -> None:
+def test_a_smaller_bound_moves_smaller_values_into_blobs(store: FaultyStore) -> None:
     value = values(store).keep("", most=0)
 
     assert value == Value(blob=hashlib.sha256(b'""').hexdigest(), size=2)
@@ -85,7 +72,7 @@ def test_a_smaller_bound_moves_smaller_values_into_blobs(store: CountingStore) -
 
 
 @pytest.mark.req("A6")
-def test_a_digest_is_written_once(store: CountingStore) -> None:
+def test_a_digest_is_written_once(store: FaultyStore) -> None:
     kept = values(store)
 
     assert [kept.keep(LARGE), kept.keep(LARGE), kept.write(Large(codec.dumps(LARGE), STORED))] == [STORED] * 3
@@ -93,13 +80,13 @@ def test_a_digest_is_written_once(store: CountingStore) -> None:
 
 
 @pytest.mark.req("A6")
-def test_what_the_history_names_is_not_written_again(store: CountingStore) -> None:
+def test_what_the_history_names_is_not_written_again(store: FaultyStore) -> None:
     assert values(store, named=[DIGEST]).keep(LARGE) == STORED
     assert store.puts == []
 
 
 @pytest.mark.req("A6")
-def test_what_was_read_is_not_written_again(store: CountingStore) -> None:
+def test_what_was_read_is_not_written_again(store: FaultyStore) -> None:
     values(store).keep(LARGE)
     later = values(store)
     later.read(STORED)
@@ -109,7 +96,7 @@ def test_what_was_read_is_not_written_again(store: CountingStore) -> None:
     assert len(store.puts) == 1
 
 
-def test_a_blob_that_a_former_pod_left_is_read_and_compared(store: CountingStore) -> None:
+def test_a_blob_that_a_former_pod_left_is_read_and_compared(store: FaultyStore) -> None:
     values(store).keep(LARGE)
 
     assert values(store).keep(LARGE) == STORED
@@ -117,14 +104,14 @@ def test_a_blob_that_a_former_pod_left_is_read_and_compared(store: CountingStore
 
 
 @pytest.mark.req("A6")
-def test_other_bytes_under_the_digest_are_reported(store: CountingStore) -> None:
+def test_other_bytes_under_the_digest_are_reported(store: FaultyStore) -> None:
     store.put_new(KEYS.blob(DIGEST), b"other", {})
 
     with pytest.raises(Corrupt, match="holds other bytes"):
         values(store).keep(LARGE)
 
 
-def test_a_write_that_failed_is_no_blob_that_is_there(store: CountingStore) -> None:
+def test_a_write_that_failed_is_no_blob_that_is_there(store: FaultyStore) -> None:
     kept = values(store)
     store.next_puts(*[Fault.lost_request()] * 100)
     with pytest.raises(StoreUnavailable):
@@ -136,7 +123,7 @@ def test_a_write_that_failed_is_no_blob_that_is_there(store: CountingStore) -> N
 
 
 @pytest.mark.req("C1")
-def test_a_write_whose_answer_was_lost_stands(store: CountingStore) -> None:
+def test_a_write_whose_answer_was_lost_stands(store: FaultyStore) -> None:
     store.next_puts(Fault.lost_answer(), Fault.conflict())
 
     assert values(store).keep(LARGE) == STORED
@@ -145,7 +132,7 @@ def test_a_write_whose_answer_was_lost_stands(store: CountingStore) -> None:
 
 @pytest.mark.req("A6")
 def test_twenty_steps_that_share_a_blob_fetch_it_once_and_get_copies_of_their_own(
-    store: CountingStore,
+    store: FaultyStore,
 ) -> None:
     shared = [text_of(5 * 2**20)]
     value = values(store).keep(shared)
@@ -159,7 +146,7 @@ def test_twenty_steps_that_share_a_blob_fetch_it_once_and_get_copies_of_their_ow
     assert kept.read(value) == shared
 
 
-def test_threads_that_ask_for_one_blob_at_once_fetch_it_once(store: CountingStore) -> None:
+def test_threads_that_ask_for_one_blob_at_once_fetch_it_once(store: FaultyStore) -> None:
     values(store).keep(LARGE)
     kept, together = values(store), threading.Barrier(8)
 
@@ -172,7 +159,7 @@ def test_threads_that_ask_for_one_blob_at_once_fetch_it_once(store: CountingStor
     assert len(store.gets) == 1
 
 
-def test_who_keeps_a_value_that_is_on_its_way_waits_for_it(store: CountingStore) -> None:
+def test_who_keeps_a_value_that_is_on_its_way_waits_for_it(store: FaultyStore) -> None:
     kept, first, second = values(store), threading.Event(), threading.Event()
 
     def on_its_way() -> None:
@@ -190,7 +177,7 @@ def test_who_keeps_a_value_that_is_on_its_way_waits_for_it(store: CountingStore)
 
 
 @pytest.mark.req("A6")
-def test_what_was_read_longest_ago_is_fetched_again(store: CountingStore) -> None:
+def test_what_was_read_longest_ago_is_fetched_again(store: FaultyStore) -> None:
     one, two, three = (values(store).keep(letter * MAX_INLINE) for letter in "abc")
     kept = values(store, cache_bytes=2 * (MAX_INLINE + 2))
 
@@ -200,7 +187,7 @@ def test_what_was_read_longest_ago_is_fetched_again(store: CountingStore) -> Non
     assert store.gets == [KEYS.blob(each.blob) for each in (one, two, three, two)]
 
 
-def test_a_blob_larger_than_the_cache_is_fetched_each_time_and_drops_no_other(store: CountingStore) -> None:
+def test_a_blob_larger_than_the_cache_is_fetched_each_time_and_drops_no_other(store: FaultyStore) -> None:
     small, large = values(store).keep(LARGE), values(store).keep(LARGE * 3)
     kept = values(store, cache_bytes=2 * MAX_INLINE)
 
@@ -210,7 +197,7 @@ def test_a_blob_larger_than_the_cache_is_fetched_each_time_and_drops_no_other(st
     assert store.gets == [KEYS.blob(each.blob) for each in (small, large, large)]
 
 
-class Endless(CountingStore):
+class Endless(FaultyStore):
     """Makes up each blob when it is asked for, so that it holds nothing itself."""
 
     def __init__(self) -> None:
@@ -256,7 +243,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 @pytest.mark.req("A6", "C4")
 @pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_blob_is_named_with_what_it_holds(
-    store: CountingStore, damage: Callable[[bytes], bytes], why: str
+    store: FaultyStore, damage: Callable[[bytes], bytes], why: str
 ) -> None:
     store.put_new(KEYS.blob(DIGEST), damage(codec.dumps(LARGE)), {})
 
@@ -274,12 +261,12 @@ def test_a_damaged_blob_is_named_with_what_it_holds(
 
 
 @pytest.mark.req("A6", "C4")
-def test_a_blob_that_is_gone_is_named(store: CountingStore) -> None:
+def test_a_blob_that_is_gone_is_named(store: FaultyStore) -> None:
     with pytest.raises(Missing, match=f"{DIGEST}: a record names it, and it is gone; it holds the result"):
         values(store).read(STORED, of="result of step fetch#3")
 
 
-def test_damage_is_not_remembered(store: CountingStore) -> None:
+def test_damage_is_not_remembered(store: FaultyStore) -> None:
     kept = values(store)
     with pytest.raises(Missing):
         kept.read(STORED)
@@ -290,7 +277,7 @@ def test_damage_is_not_remembered(store: CountingStore) -> None:
 
 @pytest.mark.req("F-E9")
 @pytest.mark.parametrize("name", ["../../names/x", "/etc/passwd", "A" * 64, "x", DIGEST + "\n", DIGEST[:-1]])
-def test_a_blob_of_a_name_that_is_no_digest_is_never_asked_for(store: CountingStore, name: str) -> None:
+def test_a_blob_of_a_name_that_is_no_digest_is_never_asked_for(store: FaultyStore, name: str) -> None:
     with pytest.raises(Damaged, match="which is no digest"):
         values(store).read(Value(blob=name))
     with pytest.raises(Damaged, match="which is no digest"):
@@ -301,7 +288,7 @@ def test_a_blob_of_a_name_that_is_no_digest_is_never_asked_for(store: CountingSt
 
 @pytest.mark.req("F-E8")
 @pytest.mark.parametrize("body", [b"", b"{", b'{"a":1,"a":2}', b"[" * 100_000, b"NaN"])
-def test_a_blob_that_matches_its_name_and_is_no_value_is_corrupt(store: CountingStore, body: bytes) -> None:
+def test_a_blob_that_matches_its_name_and_is_no_value_is_corrupt(store: FaultyStore, body: bytes) -> None:
     value = Value(blob=hashlib.sha256(body).hexdigest())
     store.put_new(KEYS.blob(value.blob), body, {})
 
@@ -309,14 +296,14 @@ def test_a_blob_that_matches_its_name_and_is_no_value_is_corrupt(store: Counting
         values(store).read(value)
 
 
-def test_more_than_can_be_read_back_is_never_written(store: CountingStore) -> None:
+def test_more_than_can_be_read_back_is_never_written(store: FaultyStore) -> None:
     with pytest.raises(NotStorable, match=f"are more than {codec.MAX_BYTES}"):
         values(store).keep("x" * codec.MAX_BYTES)
 
     assert store.puts == []
 
 
-def test_a_value_is_kept_and_read_without_an_object_that_remembers(store: CountingStore) -> None:
+def test_a_value_is_kept_and_read_without_an_object_that_remembers(store: FaultyStore) -> None:
     value = keep(store, KEYS, LARGE, patience())
 
     assert (value, read(store, KEYS, value), read(store, KEYS, Value(inline=[1]))) == (STORED, LARGE, [1])
