@@ -18,7 +18,7 @@ from milepost.checkpoint.deletion import Carried, Finding, Memory, Sweeper
 from milepost.checkpoint.head import draft
 from milepost.checkpoint.history import HeadAt, load
 from milepost.checkpoint.memory import MemoryStore
-from milepost.checkpoint.records import Event, Finished, StepCompleted, Value
+from milepost.checkpoint.records import Event, Finished, Halted, StepCompleted, Value
 from milepost.checkpoint.runs import HeadSeen, NewRun, Runs, Stale
 from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.sending import send
@@ -247,6 +247,7 @@ class TestALiveRun:
         assert done[0].left.startswith("what replaced it is damaged: ")
         assert len(done[0].stayed) == 3
 
+    @pytest.mark.req("F-D12")
     def test_blobs_stay_whoever_names_them(self, world: World) -> None:
         keys = world.begin()
         world.take(keys).steps(1)
@@ -255,6 +256,7 @@ class TestALiveRun:
 
         assert world.look() == []
 
+    @pytest.mark.req("F-D12")
     def test_a_commit_on_its_way_finds_its_segment(self, world: World) -> None:
         keys = world.begin()
         writer = world.take(keys)
@@ -388,14 +390,18 @@ class TestAResourceThatIsGone:
         world.known.uids.clear()
         return keys
 
-    @pytest.mark.req("K6")
-    @pytest.mark.parametrize("live", [True, False])
-    def test_its_checkpoints_go_and_its_name_is_free(self, world: World, live: bool) -> None:  # noqa: FBT001  a case
+    @pytest.mark.req("K6", "I13", "F-C13")
+    @pytest.mark.parametrize("phase", ["Pending", "Running", "Halted", "Succeeded", "Failed", "Cancelled"])
+    def test_its_checkpoints_go_in_each_phase_and_its_name_is_free(self, world: World, phase: str) -> None:
         keys = world.begin(a_new_run(policy=DeletionPolicy.DELETE))
-        writer = world.take(keys)
-        writer.steps(8)
-        if not live:
-            writer.end()
+        if phase != "Pending":
+            writer = world.take(keys)
+            writer.steps(8)
+            if phase == "Halted":
+                writer.commit(Halted(reason="Diverged", message="no"))
+            elif phase != "Running":
+                writer.commit(Finished(phase=Phase(phase), reason="Told"))
+        assert world.head(keys).summary.phase.value == phase
         world.known.uids.clear()
 
         world.sweep()
@@ -427,6 +433,24 @@ class TestAResourceThatIsGone:
         assert new.run_id != old.run_id
         assert world.name().run_id == new.run_id
         assert world.keys() == [NAME_KEY, new.head]
+
+    @pytest.mark.req("F-C13")
+    def test_a_store_that_is_down_meanwhile_holds_the_deletion_up_and_no_more(self, world: World) -> None:
+        self.doomed(world)
+        sweeper = world.sweeper()
+        down = True
+
+        def fail(_: int, call: str) -> None:
+            if down and call.startswith("delete team/"):
+                raise StoreUnavailable("team/", waited=1.0, cause="503")
+
+        with pytest.raises(StoreUnavailable):
+            world.sweep(WatchedStore(world.store, before=fail))
+        down = False
+        assert len(world.keys()) == 2
+
+        assert [sweeper.carry_out(each).left for each in list(sweeper.look())] == [""]
+        assert world.keys() == [NAME_KEY]
 
     def test_a_resource_that_a_fresh_look_finds_keeps_its_run(self, world: World) -> None:
         keys = self.doomed(world)
@@ -627,8 +651,10 @@ class TestWhatCannotBeRead:
         assert causes(findings) == ["Trouble", "Trouble", "Trouble"]
         assert world.keys() == before
 
+    @pytest.mark.req("F-D13")
     def test_what_is_no_runs_is_not_looked_at(self, world: World) -> None:
-        for key in ("_owner", "team/names/" + "x" * 60, "team-/runs/x", "team/runs/short/head", "notes.txt"):
+        odd = ("team-/runs/x", "team/runs/short/head", "../runs/" + "b" * 20 + "/head", "team%2f/names/x")
+        for key in ("_owner", "team/names/" + "x" * 60, "notes.txt", "team//names/x", *odd):
             world.put(key)
         before = world.keys()
         world.time += 100 * DAY
