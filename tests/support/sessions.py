@@ -75,6 +75,7 @@ class RunInMemory:
 
     store: FaultyStore = field(default_factory=FaultyStore)
     step_attempts: int = 3
+    every_steps: int = 1
     deadline: float = 5.0
     keys: StoreKeys = KEYS
     attempt: int = 0
@@ -111,6 +112,7 @@ class RunInMemory:
             entropy=os.urandom,
             patience=patience,
             on_lost=self._lost,
+            every_steps=self.every_steps,
         )
         journal = Journal(self.store, committer, clock=now, entropy=os.urandom, patience=patience)
         self.journals.append(journal)

@@ -102,6 +102,10 @@ class Attempt:
             self._check_same(known, tool, arguments)
             if known.error is None and known.result is not None:
                 return await self.journal.read(known.result, declared_result(tool.fn), path=path)
+        if tool.has_effect:
+            # A step that was only handed over may be lost and end otherwise next time: the key of this call
+            # would come back with other arguments.
+            await self.journal.settle()
         call = Call(key=idempotency_key(self.journal.key_root, self.step, number or 1), attempt=self.number)
         began = self.journal.clock()
         asked = ToolCalled(

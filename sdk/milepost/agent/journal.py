@@ -138,6 +138,10 @@ class Journal:
             return Input(digest=digest, inline=Value(inline=data, size=len(raw)))
         return Input(digest=digest, result_of=self.state.steps_by_result.get(digest, ""))
 
+    async def settle(self) -> None:
+        """Return once every step that has returned is recorded: what is done next may follow from it."""
+        await self._committer.settle()
+
     def stop(self) -> None:
         """Start no step from now on."""
         self._stopping = True

@@ -144,6 +144,19 @@ class Committer:
         finally:
             self._flushing -= 1
 
+    async def settle(self) -> None:
+        """Return once nothing is left that its caller was told had ended before it was durable."""
+        if self._every_steps == 1:
+            return
+        self._flushing += 1
+        try:
+            handed_over = [each.done for each in (*self._in_flight, *self._waiting) if each.deferred]
+            if handed_over:
+                self._write_soon()
+                await asyncio.shield(handed_over[-1])
+        finally:
+            self._flushing -= 1
+
     def lose(self, error: Exception) -> NoReturn:
         """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
         self._on_lost(error)

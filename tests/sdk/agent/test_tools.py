@@ -402,3 +402,34 @@ async def no_call(number: int) -> None: ...
 def test_a_keyed_tool_is_async_and_takes_a_call(fn: Callable[..., Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         tool(effect="keyed")(fn)
+
+
+@pytest.mark.req("E1", "I3")
+@pytest.mark.parametrize("kind", ["send", "touch"])
+async def test_nothing_is_called_on_the_strength_of_a_step_that_may_still_be_lost(kind: str) -> None:
+    outside, run = Outside(), RunInMemory(every_steps=5)
+    recorded: list[list[str]] = []
+
+    def look(call: Call) -> None:
+        assert call.attempt == 1
+        recorded.append(list(run.state.completed))
+
+    outside.note = look  # type: ignore[method-assign]  # it looks at the log as well
+
+    async def agent(run: Run) -> None:
+        number = await run.step("think", lambda: 7)
+        await run.step("act", getattr(outside, kind), number)
+
+    await run.go_on(agent)
+
+    assert recorded == [["think"]]
+
+
+async def test_a_call_without_an_effect_waits_for_no_record(outside: Outside) -> None:
+    run = RunInMemory(every_steps=5)
+
+    async def agent(run: Run) -> int:
+        return await run.step("ask", outside.ask, await run.step("think", lambda: 7))
+
+    assert await run.go_on(agent) == 7
+    assert run.events(StepCompleted) == []

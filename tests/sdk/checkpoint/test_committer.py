@@ -518,6 +518,29 @@ class TestEverySteps:
 
         assert executor.stored_steps() == ["one", "two"]
 
+    @pytest.mark.req("E1", "I3")
+    async def test_settling_makes_durable_what_was_handed_over(self, executor: Executor) -> None:
+        await asyncio.wait_for(executor.committer.settle(), 5)
+        assert executor.store.puts == []
+
+        await self.complete(executor, "one", "two")
+        await asyncio.wait_for(executor.committer.settle(), 5)
+
+        assert executor.stored_steps() == ["one", "two"]
+
+    async def test_settling_during_a_write_takes_what_came_meanwhile(self, executor: Executor) -> None:
+        release = threading.Event()
+        executor.store.next_puts(Fault(before=lambda: _wait(release)))
+        writing = asyncio.create_task(executor.commit(a_failure("one", attempt=1)))
+        await until(lambda: len(executor.store.puts) == 1)
+        await self.complete(executor, "two")
+        settling = asyncio.create_task(executor.committer.settle())
+        await turn()
+        release.set()
+        await every(writing, settling)
+
+        assert executor.stored_records() == [["step_failed"], ["step_completed"]]
+
     async def test_a_flush_during_a_write_takes_what_came_meanwhile(self, executor: Executor) -> None:
         release = threading.Event()
         executor.store.next_puts(Fault(before=lambda: _wait(release)))
