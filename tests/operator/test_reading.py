@@ -75,6 +75,7 @@ def test_a_pod_is_read_from_its_trimmed_form() -> None:
         created=datetime(2026, 3, 1, 11, tzinfo=UTC),
         image="agent:1",
         agent_version="3",
+        run_id=RUN_ID,
         previous_end=End(1, "Evicted", Fault.DISRUPTION),
         in_a_row=1,
         resumes_after="5/10",

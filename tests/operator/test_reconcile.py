@@ -9,13 +9,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from milepost.api.digest import spec_digest
+from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint.records import Halted
+from milepost.checkpoint.repair import carry_out, plan_repair
 from milepost.checkpoint.runs import NewRun
 from milepost.checkpoint.store import Answer, Found, Listed, Read, Store
+from milepost.checkpoint.survey import survey
 from milepost_operator.core.reading import read_run
 from tests.operator.conftest import KEY, Executor, World, head_of
 from tests.support.fake_kubernetes import Fault
+from tests.support.histories import some_patience
 from tests.support.store_doubles import Fault as StoreFault
 from tests.support.store_doubles import FaultyStore
 
@@ -564,3 +568,31 @@ def found(world: World) -> Found:
     head = world.store.get(head_key(world))
     assert isinstance(head, Found)
     return head
+
+
+@pytest.mark.req("D3", "I3")
+@pytest.mark.parametrize("halted", [True, False])
+async def test_a_run_that_was_repaired_goes_on_under_its_new_id(world: World, *, halted: bool) -> None:
+    executor = await started(world)
+    old = world.run_id
+    if halted:
+        executor.record(Halted(reason="Corrupt", message="a segment is gone"))
+        world.kubelet.exit(world.pod(1), 83, message='{"reason": "Corrupt", "message": "a segment is gone"}')
+        await world.settle()
+        assert (world.status["phase"], world.reason) == ("Halted", "Corrupt")
+    left = survey(world.store, StoreKeys("team", old))
+    rescue = plan_repair(left, at=world.clock(), entropy=world.entropy)
+    name = world.runs.look_up("team", "docs")
+
+    new = carry_out(world.runs, rescue, name, nobody_writes=False, patience=some_patience())
+    await world.after(60)
+    if not halted:
+        assert not executor.step("too late")
+        world.kubelet.exit(world.pod(1), 81)
+    world.queue.put(KEY)  # as the sweep does
+    await world.after(60)
+
+    assert (world.status["phase"], world.status["runId"]) == ("Pending", new)
+    env = world.env(world.pod(2))
+    assert env["MILEPOST_RUN_ID"] == new
+    assert Executor(world, 2).step("read")

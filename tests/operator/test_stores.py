@@ -16,7 +16,15 @@ from milepost_operator.shell.stores import as_problem
             StoreRefused("BucketMissing", "no bucket b", advice="create it"),
             StoreProblem("BucketMissing", "no bucket b; create it"),
         ),
-        (Missing("ns/head", "it is gone"), StoreProblem("Missing", "ns/head: it is gone", halts=True)),
+        (
+            Missing("ns/head", "it is gone"),
+            StoreProblem(
+                "Missing",
+                "ns/head: it is gone; milepost store verify tells what is left, "
+                "and store repair goes on from it",
+                halts=True,
+            ),
+        ),
         (Fenced("run", held_epoch=1, seen_epoch=2), None),
     ],
 )

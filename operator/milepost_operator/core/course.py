@@ -131,6 +131,8 @@ def _halted_unrecorded(seen: Observation) -> Plan | None:
     pod, agent = seen.newest, seen.run.spec.agent
     if pod is None or pod.gone or (pod.image, pod.agent_version) != (agent.image, agent.version):
         return None
+    if pod.run_id and seen.name is not None and pod.run_id != seen.name.run_id:
+        return None  # that run is another's place now, as after a repair
     end = classify(pod, seen.head)
     if end.cause != "Halted":
         return None

@@ -91,7 +91,7 @@ class PodSeen:
     deletion time, which includes the grace period. `disruption` is the reason of a true DisruptionTarget.
     `avoids` names the nodes that were silent when it was made. `image` is what was asked for, whatever an
     admission controller has made of it. `in_a_row` counts the pods just before it that recorded no step, and
-    `resumes_after` is the progress at which it was made.
+    `resumes_after` is the progress at which it was made, `run_id` the run that it was made for.
     """
 
     name: str
@@ -111,6 +111,7 @@ class PodSeen:
     avoids: frozenset[str] = frozenset()
     image: str = ""
     agent_version: str = ""
+    run_id: str = ""
     previous_end: End | None = None
     in_a_row: int = 0
     resumes_after: str = ""

@@ -155,6 +155,7 @@ def read_pod(raw: Mapping[str, Any], owner_uid: str, run_id: str, *, gone: bool 
         avoids=frozenset(notes.get(ANNOTATION_AVOIDS, "").split()),
         image=notes.get(ANNOTATION_IMAGE, ""),
         agent_version=notes.get(ANNOTATION_VERSION, ""),
+        run_id=notes.get(ANNOTATION_RUN_ID, ""),
         previous_end=_read_end(notes.get(ANNOTATION_PREVIOUS_END, "")),
         in_a_row=_number(notes.get(ANNOTATION_IN_A_ROW)),
         resumes_after=notes.get(ANNOTATION_RESUMES_AFTER, ""),

@@ -76,7 +76,10 @@ def as_problem(error: MilepostError) -> StoreProblem | None:
             return StoreProblem("StoreUnavailable", message)
         case StoreRefused():
             return StoreProblem(error.reason, str(error))
-        case Corrupt() | Missing() | FormatTooNew() | RunDeleted():
+        case Corrupt() | Missing():
+            message = f"{error}; milepost store verify tells what is left, and store repair goes on from it"
+            return StoreProblem(type(error).__name__, message, halts=True)
+        case FormatTooNew() | RunDeleted():
             return StoreProblem(type(error).__name__, str(error), halts=True)
         case _:
             return None

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypedDict
 
 from milepost.api.names import Entropy, StoreKeys, new_run_id
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
@@ -110,6 +110,7 @@ class _Building:
         self, survey: Survey, started: Started, said: Repaired, *, at: datetime, entropy: Entropy
     ) -> None:
         self._survey = survey
+        self._at = at
         self._entropy = entropy
         self._old = survey.head.head if survey.head else None
         self._lines: dict[Segment, tuple[bytes, ...]] = {}
@@ -118,7 +119,6 @@ class _Building:
         self._attempt = self._old.attempt if self._old else 0
         first = survey.records.get(1)
         earlier = [event for event in first.events if isinstance(event, Repaired)] if first else []
-        asked = started.configuration
         commit = first_head(
             StoreKeys(survey.keys.namespace, new_run_id(entropy)),
             name=started.name,
@@ -127,11 +127,10 @@ class _Building:
             spec_digest=started.spec_digest,
             key_root=started.key_root,
             events=(started, *earlier, said),
-            at=datetime.fromisoformat(first.at) if first else at,
+            at=_time(first, at) if first else at,
             entropy=entropy,
             goal=started.goal,
-            deletion_policy=DeletionPolicy(asked.get("deletionPolicy", DeletionPolicy.RETAIN)),
-            retention_s=asked.get("retentionSeconds", RETENTION_S),
+            **_kept_as(self._old, started),
         )
         self.head = commit.head
         self._keep(commit.objects)
@@ -161,7 +160,7 @@ class _Building:
         self._attempt = max(self._attempt, *(event.attempt for event in claims), 0)
         epoch = max(self.head.epoch, record.epoch - len(claims))
         self.head = replace(self.head, epoch=epoch, writer=self.head.writer if claims else record.worker)
-        self._add(events, datetime.fromisoformat(record.at))
+        self._add(events, _time(record, self._at))
 
     def close(self, at: datetime) -> None:
         """Record who made this run, by a claim from outside, which starts nothing; and add a base of it."""
@@ -193,6 +192,31 @@ class _Building:
             segment = self.head.segments[-1]
             self._bodies[segment] = body
             self._lines[segment] = tuple(body.splitlines(keepends=True)[1:])
+
+
+def _time(record: Record, otherwise: datetime) -> datetime:
+    try:
+        return datetime.fromisoformat(record.at)
+    except ValueError:
+        return otherwise
+
+
+class _Kept(TypedDict):
+    deletion_policy: DeletionPolicy
+    retention_s: int
+
+
+def _kept_as(old: Head | None, started: Started) -> _Kept:
+    """Return what becomes of the run's objects: as the damaged head says, or else what was asked for."""
+    if old is not None:
+        return {"deletion_policy": old.deletion_policy, "retention_s": old.retention_s}
+    asked = started.configuration
+    delete = asked.get("deletionPolicy") == DeletionPolicy.DELETE
+    seconds = asked.get("retentionSeconds")
+    return {
+        "deletion_policy": DeletionPolicy.DELETE if delete else DeletionPolicy.RETAIN,
+        "retention_s": seconds if isinstance(seconds, int) else RETENTION_S,
+    }
 
 
 def _blob_of(event: Event) -> str:

@@ -15,7 +15,7 @@ from milepost.checkpoint.history import load
 from milepost.checkpoint.records import Halted, Repaired, ToolCalled
 from milepost.checkpoint.repair import NotRepairable, Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import HeadSeen, Stale
-from milepost.checkpoint.sealed import segment_key
+from milepost.checkpoint.sealed import seal, segment_key
 from milepost.checkpoint.survey import survey
 from tests.support.histories import (
     KEYS,
@@ -258,7 +258,7 @@ def test_a_run_that_had_ended_has_ended_as_before(store: FaultyStore) -> None:
 def test_what_governs_the_run_is_kept() -> None:
     store = FaultyStore()
     configuration = {"deletionPolicy": "Delete", "retentionSeconds": 60}
-    started = a_start(goal="be kept", configuration=configuration, key_root="r" * 20)
+    started = a_start(goal="be kept", configuration=configuration, key_root="r" * 20, resource_uid="uid-2")
     head = first_head(
         KEYS,
         name="triage",
@@ -271,7 +271,12 @@ def test_what_governs_the_run_is_kept() -> None:
         entropy=Numbers(),
     ).head
     store.put_new(KEYS.head, head.body(), {})
+    made = planned(store).head
+    assert (made.deletion_policy, made.retention_s) == (DeletionPolicy.RETAIN, 2592000), "as its head says"
 
+    store.delete(KEYS.head)
+    _, segment = seal(KEYS.run_id, epoch=0, last=1, nonce="n", lines=head.tail)
+    store.put_new(KEYS.segment(0, 1, 1, "n"), segment, {})
     made = planned(store).head
 
     assert (made.name, made.resource_uid, made.key_root) == ("triage", "uid-2", "r" * 20)
