@@ -1,0 +1,225 @@
+"""`milepost store verify` and `repair`: what a person reads, what a script reads, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from milepost.checkpoint.file import FileStore
+from milepost.checkpoint.memory import MemoryStore
+from milepost.checkpoint.store import Store
+from milepost.cli.app import app
+from tests.support.histories import KEYS
+from tests.support.long_runs import (
+    a_long_run,
+    body_of,
+    contents,
+    copy_of,
+    give_name,
+    head_of,
+    name_of,
+    overwrite,
+    prune,
+    segments_of,
+)
+
+pytestmark = pytest.mark.req("D3", "I4")
+
+OTHER = "b" * 20
+
+
+@pytest.fixture
+async def memory() -> MemoryStore:
+    run = await a_long_run()
+    prune(run.store)
+    return copy_of(run.store)
+
+
+@pytest.fixture
+def store(memory: MemoryStore, tmp_path: Path) -> FileStore:
+    """A long run in a folder."""
+    store = FileStore(tmp_path / "store")
+    for key, body in contents(memory).items():
+        store.put_new(key, body, {})
+    return store
+
+
+def call(command: str, store: Store, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["store", command, store.uri, *arguments])
+
+
+def test_a_sound_run_is_one_line(store: FileStore) -> None:
+    done = call("verify", store)
+
+    assert (done.exit_code, done.stdout) == (0, f"team/triage {KEYS.run_id}: sound, 187 records, 184 steps\n")
+
+
+def test_a_damaged_run_is_told_in_full_and_the_exit_code_is_1(store: FileStore) -> None:
+    lost, key = head_of(store).segments[1], segments_of(store)[1]
+    store.delete(key)
+
+    done = call("verify", store, "team/triage")
+
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 1
+    assert lines[:4] == [
+        f"team/triage {KEYS.run_id}: damaged",
+        f"  Missing {key}: the head names it for records {lost.first} to {lost.last}, and it is gone",
+        f"  records 1 to {lost.first - 1} of 187 can be trusted",
+        f"  records {lost.last + 1} to 187 can be read",
+    ]
+    assert lines[4] == f"  records {lost.first} to {lost.last} are lost"
+    assert lines[5].startswith("  steps that may repeat: step-81, step-82,")
+    assert lines[5].endswith("others")
+
+
+def test_scripts_get_every_step_with_its_summary(store: FileStore) -> None:
+    store.delete(segments_of(store)[1])
+
+    done = call("verify", store, "--run", f"team/{KEYS.run_id}", "--json")
+
+    (told,) = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert (told["namespace"], told["name"], told["run_id"]) == ("team", "triage", KEYS.run_id)
+    assert (told["sound"], told["last_record"], told["trusted_to"]) == (False, 187, 85)
+    steps = {step["id"]: step for step in told["steps"]}
+    assert steps["step-3"] == {
+        "id": "step-3",
+        "record": 7,
+        "kept": True,
+        "description": "",
+        "summary": "worked on 3",
+    }
+    assert {step for step in steps if not steps[step]["kept"]} == set(told["may_repeat"])
+
+
+def test_one_damaged_run_hides_no_other(store: FileStore) -> None:
+    give_name(store, name="gone", keys=type(KEYS)("team", OTHER))
+    store.put_new("team/names/bent", b"{}", {})
+
+    done = call("verify", store, "--json")
+
+    told = {
+        each["name"]: [problem["kind"] for problem in each["problems"]] for each in json.loads(done.stdout)
+    }
+    assert told == {"triage": [], "gone": ["Missing"], "bent": ["Corrupt"]}
+
+
+def test_a_name_that_leads_to_anothers_run_is_damage(store: FileStore) -> None:
+    give_name(store, name="other")
+
+    done = call("verify", store, "team/other", "--json")
+
+    (told,) = json.loads(done.stdout)
+    assert [(each["object"], each["kind"]) for each in told["problems"]] == [("team/names/other", "Corrupt")]
+
+
+def test_a_run_without_a_name_is_verified_with_the_others(store: FileStore) -> None:
+    store.delete("team/names/triage")
+    store.delete(segments_of(store)[0])
+
+    done = call("verify", store, "--json")
+
+    (told,) = json.loads(done.stdout)
+    assert (told["name"], told["run_id"], told["sound"]) == ("triage", KEYS.run_id, False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("team",),
+        ("/triage",),
+        ("team/",),
+        ("team/nobody",),
+        ("--run", f"team/{OTHER}"),
+        ("--run", "team"),
+        ("team/triage", "--run", f"team/{KEYS.run_id}"),
+        ("--run", "team/not-a-run-id"),
+    ],
+)
+def test_a_call_that_names_no_run_is_refused(store: FileStore, arguments: tuple[str, ...]) -> None:
+    assert call("verify", store, *arguments).exit_code == 2
+
+
+def test_a_repair_without_a_run_is_refused(store: FileStore) -> None:
+    done = call("repair", store)
+
+    assert (done.exit_code, "which run?" in done.stderr) == (2, True)
+
+
+def test_a_sound_run_is_left_alone(store: FileStore) -> None:
+    before = contents(store)
+
+    done = call("repair", store, "team/triage", "--apply")
+
+    assert (done.exit_code, "nothing is damaged" in done.stderr, contents(store)) == (0, True, before)
+
+
+def test_a_repair_says_what_it_did(store: FileStore) -> None:
+    store.delete(segments_of(store)[1])
+
+    done = call("repair", store, "team/triage", "--apply")
+
+    run_id = name_of(store).record.run_id
+    assert done.exit_code == 0
+    assert run_id != KEYS.run_id
+    assert done.stdout.splitlines()[-1].endswith(
+        f"team/triage is now run {run_id}, with the keys of {KEYS.run_id}"
+    )
+    assert call("verify", store, "team/triage").exit_code == 0
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: FileStore) -> None:
+    store.delete(segments_of(store)[1])
+    before = contents(store)
+
+    done = call("repair", store, "team/triage", "--dry-run")
+
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].endswith("steps are kept; nothing was written, --apply does it")
+    assert contents(store) == before
+
+
+def test_a_damaged_name_is_made_anew_from_the_runs_head(store: FileStore) -> None:
+    overwrite(store, "team/names/triage", b"{}")
+    by_name = call("repair", store, "team/triage", "--apply")
+    assert (by_name.exit_code, "--run" in by_name.stderr) == (2, True)
+
+    done = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply", "--as-it-is")
+
+    assert done.exit_code == 0, done.output
+    assert name_of(store).record.resource_uid == "uid-1"
+    assert call("verify", store, "team/triage").exit_code == 0
+
+
+def test_a_run_that_no_name_leads_to_is_repaired_without_one(store: FileStore) -> None:
+    store.delete("team/names/triage")
+    store.delete(segments_of(store)[1])
+
+    done = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply")
+
+    assert done.exit_code == 0
+    assert "no name leads to it" in done.stdout
+    assert not [key for key in contents(store) if "/names/" in key]
+
+
+def test_a_run_of_a_newer_milepost_is_not_repaired(store: FileStore) -> None:
+    body = body_of(store, KEYS.head)
+    overwrite(store, KEYS.head, body.replace(b'{"format":2', b'{"format":9', 1))
+
+    done = call("repair", store, "team/triage", "--apply")
+
+    assert (done.exit_code, "newer Milepost" in done.stderr) == (1, True)
+
+
+def test_a_file_that_is_no_object_of_the_store_is_damage(store: FileStore, tmp_path: Path) -> None:
+    key = segments_of(store)[1]
+    (tmp_path / "store" / key).write_bytes(b"\x00 not an object")
+
+    done = call("verify", store, "team/triage", "--json")
+
+    (told,) = json.loads(done.stdout)
+    assert [(each["object"], each["kind"]) for each in told["problems"]] == [(key, "Corrupt")]
