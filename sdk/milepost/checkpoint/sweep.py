@@ -225,14 +225,22 @@ def resource_gone(sight: Sight) -> Verdict | None:
 
 
 def expired(sight: Sight) -> Verdict | None:
-    """Let a run go whose retention has passed, counted from its end; or whose name says that it has."""
+    """Let a run go whose retention has passed, counted from its end; or whose name says that it has.
+
+    Not before the end was noted for a resource that is there: it has not been told the result yet.
+    """
     if not isinstance(sight.head, Head) or not sight.head.phase.terminal:
         return None
     kept = sight.leading or sight.head
     decided = sight.leading is not None and sight.leading.state is NameState.EXPIRED
-    if not decided and (sight.head_age is None or sight.head_age < kept.retention_s):
+    if not decided and (_untold(sight) or sight.head_age is None or sight.head_age < kept.retention_s):
         return None
     return Remove(Cause.EXPIRED, f"it ended longer ago than its retention of {_span(kept.retention_s)}")
+
+
+def _untold(sight: Sight) -> bool:
+    name, living = sight.leading, sight.living
+    return name is not None and living is not None and not name.outcome and name.resource_uid in living.uids
 
 
 def ended(sight: Sight) -> Verdict | None:

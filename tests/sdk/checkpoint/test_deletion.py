@@ -146,7 +146,14 @@ class World:
         writer = self.take(keys)
         writer.steps(steps)
         writer.end()
+        self.note_outcome()
         return keys
+
+    def note_outcome(self) -> None:
+        """Let the name say how its run ended, as whoever looks after it does."""
+        seen = self.runs().look_up("team", "triage")
+        if seen is not None:
+            self.runs().note_outcome("team", seen, "Succeeded")
 
     def put(self, key: str, body: bytes = b"x") -> None:
         self.store.put_new(key, body, {})

@@ -216,6 +216,18 @@ class TestARunThatHasEnded:
             Cause.EXPIRED, "it ended longer ago than its retention of 30 days"
         )
 
+    def test_it_stays_until_its_resource_has_been_told_the_end(self) -> None:
+        there, gone = Living("cluster-1", frozenset({"uid-1"})), Living("cluster-1", frozenset())
+        late = 31 * DAY
+
+        assert judge(a_sight(an_ended_head(), living=there, head_age=late)) == Prune(())
+        for sight in (
+            a_sight(an_ended_head(), living=there, named=a_record(outcome="Succeeded"), head_age=late),
+            a_sight(an_ended_head(), living=gone, head_age=late),
+            a_sight(an_ended_head(), head_age=late),
+        ):
+            assert isinstance(judge(sight), Remove)
+
     def test_of_a_run_that_no_name_leads_to_its_head_says_for_how_long_it_is_kept(self) -> None:
         sight = a_sight(an_ended_head(retention_s=60), named=None, head_age=61)
 
