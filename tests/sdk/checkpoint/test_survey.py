@@ -10,6 +10,8 @@ from milepost.checkpoint.damage import MOST, explain
 from milepost.checkpoint.fold import Totals
 from milepost.checkpoint.history import load
 from milepost.checkpoint.memory import MemoryStore
+from milepost.checkpoint.records import line_of
+from milepost.checkpoint.sealed import seal
 from milepost.checkpoint.survey import Problem, Survey, survey
 from milepost.errors import Corrupt, Damaged, Missing
 from tests.support.histories import KEYS, a_step, after, begin, take
@@ -325,3 +327,23 @@ def test_an_event_that_cannot_follow_ends_what_is_trusted() -> None:
 
     assert (seen.trusted, seen.last, seen.readable) == (2, 3, ((3, 3),))
     assert [problem.what for problem in seen.problems] == ["step one is recorded as completed twice"]
+
+
+@pytest.mark.parametrize("without_head", [True, False])
+def test_a_number_that_no_run_ever_had_costs_nothing(*, without_head: bool) -> None:
+    store = MemoryStore()
+    begun = begin(store, entropy=Numbers())
+    far = 10**15
+    record, _ = begun.head.records()[0]
+    line = line_of(record.model_copy(update={"seq": far}))
+    _, segment = seal(KEYS.run_id, epoch=0, last=far, nonce="n", lines=(line,))
+    store.put_new(KEYS.segment(0, far, far, "n"), segment, {})
+    if without_head:
+        store.delete(KEYS.head)
+    else:
+        overwrite(store, KEYS.head, replace(begun.head, seq=far).body())
+
+    seen = survey(store, KEYS)
+
+    assert (seen.last, seen.trusted) == (far, 0 if without_head else 1)
+    assert seen.lost == (((1, far - 1),) if without_head else ((2, far),))
