@@ -26,7 +26,8 @@ _NAME: Final = re.compile(r"(?P<namespace>[^/]+)/names/(?P<name>[^/]+)")
 class Verified:
     """What was found of one run. `name` is empty where none leads to it; `left` None where nothing was read.
 
-    `about_name` are the problems of the name's record itself.
+    `about_name` are the problems of the name's record itself. Of a run that is being deleted nothing is
+    missing, however little is there.
     """
 
     namespace: str
@@ -38,7 +39,14 @@ class Verified:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """All that is wrong."""
+        if self.deleting:
+            return ()
         return (*self.about_name, *(self.left.problems if self.left else ()))
+
+    @property
+    def deleting(self) -> bool:
+        """Whether the run's objects are being deleted."""
+        return self.left is not None and self.left.head is not None and self.left.head.head.deleting
 
     def as_json(self) -> dict[str, Any]:
         """Return this as data for scripts. `steps` holds what can still be told of each completed step."""
@@ -48,6 +56,7 @@ class Verified:
             "name": self.name,
             "run_id": self.run_id,
             "sound": not self.problems,
+            "deleting": self.deleting,
             "problems": [
                 {"object": each.key, "kind": each.kind, "what": each.what, "steps": list(each.steps)}
                 for each in self.problems

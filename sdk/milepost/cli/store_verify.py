@@ -202,6 +202,9 @@ def _print(found: Verified) -> None:
     out = Console(highlight=False)
     named = f"{found.namespace}/{found.name or '(no name)'} {found.run_id}"
     left = found.left
+    if found.deleting:
+        out.print(Text(f"{named}: is being deleted"), soft_wrap=True)
+        return
     if not found.problems:
         told = f"sound, {left.last} records, {len(left.steps)} steps" if left else "its checkpoints are gone"
         out.print(Text(f"{named}: {told}"), soft_wrap=True)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from milepost.api.resource import Phase
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.memory import MemoryStore
+from milepost.checkpoint.runs import HeadSeen
 from milepost.checkpoint.store import Store
 from milepost.cli.app import app
 from tests.support.histories import KEYS
@@ -23,6 +25,7 @@ from tests.support.long_runs import (
     name_of,
     overwrite,
     prune,
+    runs_of,
     segments_of,
 )
 
@@ -223,3 +226,17 @@ def test_a_file_that_is_no_object_of_the_store_is_damage(store: FileStore, tmp_p
 
     (told,) = json.loads(done.stdout)
     assert [(each["object"], each["kind"]) for each in told["problems"]] == [(key, "Corrupt")]
+
+
+def test_a_run_that_is_being_deleted_is_not_damaged(store: FileStore) -> None:
+    runs = runs_of(store)
+    seen = runs.observe(KEYS)
+    assert isinstance(seen, HeadSeen)
+    runs.begin_deletion(runs.end(seen, phase=Phase.CANCELLED, reason="Cancelled", message=""))
+    store.delete(segments_of(store)[0])
+
+    done = call("verify", store, "--run", f"team/{KEYS.run_id}")
+
+    assert (done.exit_code, done.stdout) == (0, f"team/triage {KEYS.run_id}: is being deleted\n")
+    refused = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply")
+    assert (refused.exit_code, "is being deleted" in refused.stderr) == (1, True)

@@ -170,6 +170,13 @@ def test_a_store_that_went_back_and_was_written_to_since_is_noticed_too(run: Run
     assert "which was another one" in halted.said["message"]
 
 
+def test_an_anchor_that_is_none_starts_nothing(run: RunOnDisk) -> None:
+    refused = go_on(run, MILEPOST_ANCHOR="{")
+
+    assert (refused.code, refused.said["reason"]) == (84, "EnvironmentInvalid")
+    assert refused.said["message"].startswith("MILEPOST_ANCHOR: ")
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"seq": 1}', '{"seq": "1", "epoch": 1, "digest": ""}', "7"])
 def test_an_anchor_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
