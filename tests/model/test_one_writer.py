@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 from milepost.api.resource import Phase
 from milepost.checkpoint.claim import Ended, claim
 from milepost.checkpoint.committer import Committed, Committer
-from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, load, read_head, read_records
 from milepost.checkpoint.runs import HeadSeen, Runs, Stale

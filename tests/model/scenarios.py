@@ -1,0 +1,339 @@
+"""The scenarios: each a small model of its own, with a stated bound, walked through all its interleavings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.model.bystanders import Damager, Reader, Sweep
+from tests.model.code import Code
+from tests.model.executors import Executor, Plan
+from tests.model.explore import Exploration, explore
+from tests.model.finishing import Finisher, FreshOperator, FreshPod
+from tests.model.operators import Operator, Pod, User, applied
+from tests.model.passes import Resource
+from tests.model.pasts import FAT, begun, grown, named
+from tests.model.replay import Replayer
+from tests.model.tables import Tables
+from tests.model.truth import Truth
+from tests.model.world import Process, Program, World, Worlds
+
+__all__ = ["RUN", "SCENARIOS", "Model", "Scenario", "scenario", "walk"]
+
+RUN = "a" * 20
+SOON = 2000.0
+"""An age at which all that a head has passed over may go, and nothing's retention is over."""
+AFTER_ALL = 1e9
+"""An age at which everything that can ever go by its age goes."""
+
+ANSWERS = ("undecided", "expired", "clash", "stored without etag")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A scenario that is ready to be walked. `finisher` tells whether a fresh pod can end the run."""
+
+    worlds: Worlds
+    truth: Truth
+    initial: World
+    finisher: Finisher | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`words` says who is in it and what may happen; `bound` is the default, `deeper` that of a full run."""
+
+    name: str
+    words: str
+    build: Callable[..., Model]
+    bound: dict[str, Any]
+    deeper: dict[str, Any] = field(default_factory=dict)
+
+    def model(self, code: Code | None = None, *, full: bool = False, **changes: Any) -> Model:
+        """Return the scenario's model, with the product's code or a broken one, and a changed bound."""
+        return self.build(code or Code(), **(self.bound | (self.deeper if full else {}) | changes))
+
+
+def walk(model: Model, *, most: int = 5_000_000, finish: bool = True) -> Exploration[World]:
+    """Walk through all states of a model; if `finish`, a fresh pod has to end the run from each quiet one."""
+    worlds, truth = model.worlds, model.truth
+
+    def moves(world: World) -> Any:
+        for words, after in worlds.moves(world):
+            if not after.wrong and (wrong := truth.between(world.objects, after.objects)):
+                yield words, after._replace(wrong=wrong)
+            else:
+                yield words, after
+
+    def wrong(world: World) -> str:
+        found = truth.wrong(world)
+        return found or (model.finisher.wrong(world) if finish and model.finisher else "")
+
+    return explore(model.initial, moves, wrong, most=most)
+
+
+def _executors(  # the executors are the attempts from `first` on
+    code: Code,
+    *,
+    executors: int,
+    groups: tuple[tuple[str, ...], ...],
+    faults: int,
+    crashes: int,
+    past: int = 0,
+    bases: tuple[int, ...] = (),
+    kinds: tuple[str, ...] = (),
+    readings: int = 0,
+    sweeps: int = 0,
+    damages: int = 0,
+    **plan: Any,
+) -> Model:
+    tables = Tables(code)
+    truth = Truth(tables, damaging=bool(damages))
+    first = 2 if past else 1
+    attempts = range(first, first + executors)
+    programs: list[Program] = [Executor(f"pod {n}", tables, truth, Plan(groups, **plan)) for n in attempts]
+    actors = [Executor.born(RUN, n) for n in attempts]
+    if readings:
+        programs.append(Reader(tables, truth, RUN))
+        actors.append(Process(readings))
+    if sweeps:
+        programs.append(Sweep("the sweeper", SOON))
+        actors.append(Process(sweeps))
+    if damages:
+        programs.append(Damager(tables, RUN))
+        actors.append(Process(damages))
+    objects = grown(tables, RUN, past, bases=bases) if past else begun(tables, RUN)
+    initial = World(objects, tuple(actors), faults=faults, crashes=crashes)
+    worlds = Worlds(
+        tuple(programs),
+        Replayer(tables),
+        say=tables.say,
+        kinds=kinds,
+        deletes=bool(sweeps),
+        apply=code.bucket,
+    )
+    return Model(worlds, truth, initial, FreshPod(tables, truth, Plan(groups, **plan), RUN))
+
+
+def _names(
+    code: Code,
+    *,
+    versions: tuple[Resource | None, ...],
+    operators: int,
+    passes: int,
+    pods: int,
+    faults: int,
+    crashes: int,
+    sweepers: int = 0,
+    sweeps: int = 1,
+    begun: bool = False,
+) -> Model:
+    tables = Tables(code)
+    truth = Truth(tables)
+    programs: list[Program] = [Operator(f"operator {n}") for n in range(1, operators + 1)]
+    actors = [Process(passes) for _ in programs]
+    for number in range(1, pods + 1):
+        programs.append(Pod(f"pod {number}", tables, truth, Plan(ONE)))
+        actors.append(Executor.born("", 0))
+    for number in range(1, sweepers + 1):
+        programs.append(Sweep(f"sweeper {number}", AFTER_ALL))
+        actors.append(Process(sweeps))
+    programs.append(User(tables, versions))
+    actors.append(Process(len(versions) - 1))
+    objects = applied(tables, (), versions[0])
+    if begun:
+        objects = named(tables, objects)
+    initial = World(objects, tuple(actors), faults=faults, crashes=crashes)
+    worlds = Worlds(tuple(programs), Replayer(tables), say=tables.say, deletes=True, apply=code.bucket)
+    return Model(worlds, truth, initial, FreshOperator(tables, truth, Plan(ONE)))
+
+
+THREE = (("a",), ("b",), ("c",))
+TWO = THREE[:2]
+ONE = THREE[:1]
+FATTEN: dict[str, Any] = {"size": FAT, "plain": frozenset("abc")}
+CALM: dict[str, Any] = {"faults": 0, "crashes": 0}
+
+FIRST = Resource("uid-1", "A")
+AGAIN = Resource("uid-2", "A")
+OTHER = Resource("uid-3", "B")
+DELETED = Resource("uid-1", "A", "Delete")
+ANEW = Resource("uid-2", "B", "Delete")
+
+SCENARIOS = (
+    Scenario(
+        "two executors",
+        "two pods on one run of three keyed steps",
+        _executors,
+        {"executors": 2, "groups": THREE, "faults": 1, "crashes": 0},
+        {"crashes": 1},
+    ),
+    Scenario(
+        "three executors",
+        "three pods on one run of two keyed steps",
+        _executors,
+        {"executors": 3, "groups": TWO, **CALM},
+        {"crashes": 1},
+    ),
+    Scenario(
+        "a crash",
+        "two pods on one run of two keyed steps; one of them dies anywhere and comes back",
+        _executors,
+        {"executors": 2, "groups": TWO, "faults": 0, "crashes": 1},
+        {"faults": 1},
+    ),
+    Scenario(
+        "answers",
+        "a writer and its successor, and every answer that a store may give to a write",
+        _executors,
+        {"executors": 2, "groups": ONE, "faults": 2, "crashes": 0, "kinds": ANSWERS},
+        {"groups": TWO},
+    ),
+    Scenario(
+        "calls in flight",
+        "two pods on one run of two keyed steps side by side; calls are lost, come late, outlive their pod",
+        _executors,
+        {"executors": 2, "groups": (("a", "b"),), "faults": 1, "crashes": 0},
+        {"groups": (("a", "b"), ("c",)), "crashes": 1},
+    ),
+    Scenario(
+        "every so many steps",
+        "two pods, everySteps 2, a step that gives each another result, and a keyed one that it goes into",
+        _executors,
+        {"executors": 2, "groups": TWO, "plain": frozenset("a"), "every": 2, "faults": 0, "crashes": 1},
+        {"groups": THREE, "faults": 1},
+    ),
+    Scenario(
+        "sealing",
+        "two pods whose every step seals a segment, and a base at the end",
+        _executors,
+        {"executors": 2, "groups": THREE, **FATTEN, "faults": 1, "crashes": 0},
+        {"crashes": 1},
+    ),
+    Scenario(
+        "merging",
+        "two pods, the next step of which merges segments, and a sweeper",
+        _executors,
+        {"executors": 2, "groups": ONE, **FATTEN, "past": 4, "sweeps": 1, **CALM},
+        {"faults": 1},
+    ),
+    Scenario(
+        "reading",
+        "a pod that merges segments, a sweeper, and a reader of the whole history",
+        _executors,
+        {
+            "executors": 1,
+            "groups": ONE,
+            **FATTEN,
+            "past": 4,
+            "sweeps": 1,
+            "readings": 1,
+            "faults": 1,
+            "crashes": 0,
+        },
+        {"executors": 2, "faults": 0, "readings": 1},
+    ),
+    Scenario(
+        "bases",
+        "two pods, the end of which writes a fourth base, while one that is named is lost or changed",
+        _executors,
+        {"executors": 2, "groups": ONE, **FATTEN, "past": 4, "bases": (2, 3, 4), "damages": 1, **CALM},
+        {"damages": 2},
+    ),
+    Scenario(
+        "blobs",
+        "two pods that store a result as a blob before its record, and a sweeper",
+        _executors,
+        {
+            "executors": 2,
+            "groups": ONE,
+            "blobs": True,
+            "size": FAT + 1000,
+            "sweeps": 1,
+            "faults": 1,
+            "crashes": 0,
+        },
+        {"groups": TWO},
+    ),
+    Scenario(
+        "adoption",
+        "two operators, a manifest that is deleted and applied again, and a pod",
+        _names,
+        {"versions": (FIRST, AGAIN), "operators": 2, "passes": 2, "pods": 0, "faults": 0, "crashes": 1},
+        {"pods": 1, "crashes": 0},
+    ),
+    Scenario(
+        "another spec",
+        "two operators, and a manifest that is deleted and applied with another spec",
+        _names,
+        {"versions": (FIRST, OTHER), "operators": 2, "passes": 2, "pods": 0, "faults": 1, "crashes": 0},
+        {"pods": 2, "faults": 0},
+    ),
+    Scenario(
+        "deletion",
+        "a run whose checkpoints go with its resource, its pod, and a sweeper",
+        _names,
+        {
+            "versions": (DELETED, None),
+            "operators": 0,
+            "passes": 0,
+            "pods": 1,
+            "sweepers": 1,
+            "begun": True,
+            "faults": 1,
+            "crashes": 0,
+        },
+        {"crashes": 1, "sweeps": 2},
+    ),
+    Scenario(
+        "deleted and applied anew",
+        "as before, and a manifest of another spec under the same name, with an operator",
+        _names,
+        {
+            "versions": (DELETED, ANEW),
+            "operators": 1,
+            "passes": 2,
+            "pods": 0,
+            "sweepers": 1,
+            "begun": True,
+            **CALM,
+        },
+        {"pods": 1},
+    ),
+    Scenario(
+        "two sweepers",
+        "two sweepers on a run whose resource goes",
+        _names,
+        {
+            "versions": (DELETED, None),
+            "operators": 0,
+            "passes": 0,
+            "pods": 0,
+            "sweepers": 2,
+            "begun": True,
+            **CALM,
+        },
+        {"crashes": 1},
+    ),
+    Scenario(
+        "unnamed heads",
+        "two operators that begin a run, and a sweeper to which every head without a name is old",
+        _names,
+        {
+            "versions": (FIRST,),
+            "operators": 2,
+            "passes": 1,
+            "pods": 0,
+            "sweepers": 1,
+            "faults": 0,
+            "crashes": 1,
+        },
+        {"faults": 1, "passes": 2},
+    ),
+)
+
+
+def scenario(name: str) -> Scenario:
+    """Return the scenario of this name."""
+    return next(each for each in SCENARIOS if each.name == name)
