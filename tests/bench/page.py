@@ -74,7 +74,8 @@ def _storage(found: Figures) -> str:
                 [name, _bytes(peer["stored_bytes"]), _times(ratio), f"{peer['slope']:.2f}", _series(peer)]
             )
     head = ["", "stored, 100 steps", "x payload", "slope", "50 / 100 / 200 / 400 steps"]
-    return _table(head, rows) + _measured(found)
+    met = _goal("times the payload", found["ratio"], found["goal_ratio"])
+    return f"{_table(head, rows)}\n\n{met}{_measured(found)}"
 
 
 def _conversation(found: Figures) -> str:
@@ -95,7 +96,8 @@ def _conversation(found: Figures) -> str:
             ]
         )
     head = ["", "stored", "x payload", "slope", "bytes a turn", "ms a turn"]
-    return _table(head, rows) + _measured(found)
+    met = _goal("MB", found["stored_bytes"] / 1e6, found["goal_bytes"] / 1e6)
+    return f"{_table(head, rows)}\n\n{met}{_measured(found)}"
 
 
 def _overhead(found: Figures) -> str:
@@ -108,6 +110,8 @@ def _overhead(found: Figures) -> str:
             rows.append([name, f"{each['ms_per_step']:.1f}", rounds])
     first = _table(["", "ms a step", "its rounds"], rows)
     first += f"\n\nTo sync 4 KB took this disk {found['sync_p50_ms']:.1f} ms."
+    if found["goal_ms"]:
+        first += " " + _goal("ms, that of DBOS on SQLite in this run", found["ms_per_step"], found["goal_ms"])
     delays = sorted({row["delay_ms"] for row in found["delayed"]})
     kinds = {
         (1, True): "one branch",
@@ -177,7 +181,15 @@ def _load(found: Figures) -> str:
         for row in found["rows"]
     ]
     head = ["recorded steps", "requests", "seconds", "with the start of Python", "objects", "stored"]
-    return _table(head, rows) + _measured(found)
+    goals = {"requests at 1,000 steps": "requests_1000", "s at 1,000 steps": "seconds_1000"}
+    goals["requests at 10,000 steps"] = "requests_10000"
+    met = " ".join(_goal(what, found[key], found["goals"][key]) for what, key in goals.items())
+    return f"{_table(head, rows)}\n\n{met}{_measured(found)}"
+
+
+def _goal(what: str, found: float, most: float) -> str:
+    verdict = "Goal met" if found <= most else "**Goal missed**"
+    return f"{verdict}: {found:.4g}, of at most {most:.4g} {what}."
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -37,15 +37,17 @@ class Rival:
     name: str
     peer: Peer
     room: Callable[[], Room]
+    _empty: dict[str, int] = field(default_factory=dict)
 
     def stores(self, case: str, **settings: Any) -> dict[str, Any]:
         """Return the figures of a case, and the bytes that it stored. Raises Unavailable."""
+        if case not in self._empty:
+            first = self.room()
+            self.peer.ask(case, **{**settings, "total": 1, "opening": 1}, **first.settings)
+            self._empty[case] = first.size()
         room = self.room()
-        first = {**settings, "total": 1, "opening": 1}
-        self.peer.ask(case, thread="first", **first, **room.settings)
-        empty = room.size()
         figures = self.peer.ask(case, **settings, **room.settings)
-        return {**figures, "stored_bytes": room.size() - empty}
+        return {**figures, "stored_bytes": room.size() - self._empty[case]}
 
     def asks(self, case: str, **settings: Any) -> dict[str, Any]:
         """Return the figures of a case. Raises Unavailable."""

@@ -45,10 +45,13 @@ def test_a_table_replaces_what_stands_between_its_markers_and_nothing_else() -> 
     rest = "after\n<!-- figures: storage -->\nkept\n<!-- end -->\n"
     text = f"before\n<!-- figures: load -->\nold\n<!-- end -->\n{rest}"
 
-    filled = page.filled(text, {"load": {"rows": [row], "machine": on}, "storage": {}})
+    found = {"requests_1000": 13, "seconds_1000": 0.5, "requests_10000": 20, "goals": load.GOALS}
+    filled = page.filled(text, {"load": {**found, "rows": [row], "machine": on}, "storage": {}})
 
     assert "old" not in filled
     assert "| 10 | 3 | 0.10 | 1.00 | 2 | 0.01 MB |" in filled
+    assert "**Goal missed**: 13, of at most 12 requests at 1,000 steps." in filled
+    assert "Goal met: 0.5, of at most 1 s at 1,000 steps." in filled
     assert filled.endswith(f"<!-- end -->\n{rest}")
 
 

@@ -39,6 +39,7 @@ def storage(figures: dict[str, Any]) -> Any:
     _line(axes, "payload", {steps: int(steps) * each for steps in figures["series"]})
     axes.set(xscale="log", yscale="log", xlabel="steps of 5 KB", ylabel="MB stored")
     axes.set_xticks([50, 100, 200, 400], ["50", "100", "200", "400"])
+    axes.set_xticks([], minor=True)
     axes.legend(fontsize=8)
     return picture
 
@@ -80,7 +81,8 @@ def load(figures: dict[str, Any]) -> Any:
     rows = [row for row in figures["rows"] if row["steps"]]
     steps = [row["steps"] for row in rows]
     left.plot(steps, [row["requests"] for row in rows], marker="o", color=OURS)
-    left.set(xscale="log", xlabel="recorded steps of 1 KB", ylabel="requests to the store", ylim=(0, None))
+    left.set(xscale="log", xlabel="recorded steps of 1 KB", ylabel="requests to the store")
+    left.set_ylim(0, 1.2 * max(row["requests"] for row in rows))
     right.plot(steps, [row["seconds"] for row in rows], marker="o", color=OURS)
     right.set(xscale="log", yscale="log", xlabel="recorded steps of 1 KB", ylabel="seconds to load")
     return picture

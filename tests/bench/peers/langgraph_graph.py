@@ -120,7 +120,7 @@ def _timed(building: Any, settings: dict[str, Any], state: dict[str, Any], total
             few = {**state, "total": settings["warm_up"]}
             graph.invoke(few, _config("warm-up", total), durability="sync")
         began = time.perf_counter()
-        graph.invoke(state, _config(settings.get("thread", THREAD), total), durability="sync")
+        graph.invoke(state, _config(THREAD, total), durability="sync")
         took = time.perf_counter() - began
     return {"ms_per_step": took * 1000 / total}
 
