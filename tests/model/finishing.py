@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from milepost.api.resource import Phase
+from milepost.api.summary import NameState
 from tests.model.executors import At, Executor, Plan
 from tests.model.operators import Operator, Pod
 from tests.model.passes import PODS, RESOURCE
@@ -84,6 +85,9 @@ class FreshOperator:
         if not names:
             return "a fresh operator begins no run"
         record = json.loads(self._tables.bodies.thing(bucket[names[0]]))
+        if record["state"] == NameState.EXPIRED:
+            # All that is left to do is to report how it ended.
+            return "" if record["outcome"] else "the name of a run that expired does not say how it ended"
         log = self._ends.truth.log(after.objects, self._tables.keys(record["run_id"]).head)
         phase = log.head.phase if isinstance(log, Log) else "Deleting"
         return "" if phase == Phase.SUCCEEDED else f"a fresh operator leaves the run {phase}"

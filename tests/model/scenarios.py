@@ -242,6 +242,13 @@ SCENARIOS = (
         {"damages": 2},
     ),
     Scenario(
+        "pruning bases",
+        "two pods, the end of which writes a fourth base, and a sweeper",
+        _executors,
+        {"executors": 2, "groups": ONE, **FATTEN, "past": 4, "bases": (2, 3, 4), "sweeps": 1, **CALM},
+        {"faults": 1},
+    ),
+    Scenario(
         "blobs",
         "two pods that store a result as a blob before its record, and a sweeper",
         _executors,
@@ -300,6 +307,21 @@ SCENARIOS = (
             **CALM,
         },
         {"pods": 1},
+    ),
+    Scenario(
+        "retention",
+        "a run that ends, a sweeper to which its retention is over, an operator, and the manifest again",
+        _names,
+        {
+            "versions": (FIRST, AGAIN),
+            "operators": 1,
+            "passes": 1,
+            "pods": 1,
+            "sweepers": 1,
+            "begun": True,
+            **CALM,
+        },
+        {"passes": 2, "versions": (FIRST, OTHER)},
     ),
     Scenario(
         "two sweepers",

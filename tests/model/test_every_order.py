@@ -28,11 +28,13 @@ PROVED: Final = {
     "merging": ("C6", "I1", "I4", "I12"),
     "reading": ("C1", "C6", "I1", "I4"),
     "bases": ("C5", "I12"),
+    "pruning bases": ("C5", "C6", "I12"),
     "blobs": ("A6", "C6", "F-D12"),
     "adoption": ("D9", "F-C3", "F-C5"),
     "another spec": ("D9", "F-C3", "F-C5"),
     "deletion": ("C6", "I4", "I6", "F-D12"),
     "deleted and applied anew": ("C6", "F-C5"),
+    "retention": ("C5", "C6", "K3"),
     "two sweepers": ("C6",),
     "unnamed heads": ("C6", "F-C3"),
 }
