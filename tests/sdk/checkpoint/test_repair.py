@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.histories import (
     a_claim,
     a_failure,
     a_start,
+    a_step,
     after,
     an_end,
     begin,
@@ -376,3 +378,44 @@ def test_a_newer_format_is_left_to_the_newer_milepost(store: FaultyStore) -> Non
 
     with pytest.raises(NotRepairable, match="newer Milepost"):
         planned(store)
+
+
+def test_records_keep_their_epochs_and_writers_where_a_claim_is_lost() -> None:
+    store = FaultyStore()
+    head = begin(store, entropy=Numbers()).head
+    for event in (a_claim(1), a_claim(2), a_step("one")):
+        head = after(head, event, entropy=Numbers(9)).head
+    overwrite(store.inner, KEYS.head, head.body())
+    left = survey(store, KEYS)
+    without = {seq: record for seq, record in left.records.items() if seq != 3}
+
+    made = plan_repair(replace(left, records=without), at=now(), entropy=os.urandom).head
+
+    told = [(record.epoch, record.worker) for record, _ in made.records()]
+    assert told == [(0, ""), (1, "pod-1"), (2, "pod-2"), (3, "operator")]
+
+
+def test_a_step_that_is_recorded_twice_is_kept_once() -> None:
+    store = FaultyStore()
+    head = begin(store, entropy=Numbers()).head
+    for event in (a_claim(1), a_step("one", "first"), a_step("one", "second"), a_step("two")):
+        head = after(head, event, entropy=Numbers(9)).head
+    overwrite(store.inner, KEYS.head, head.body())
+
+    made = planned(store).head
+
+    results = [
+        event.result.inline
+        for record, _ in made.records()
+        for event in record.events
+        if event.kind == "step_completed"
+    ]
+    assert results == ["first", "done"]
+
+
+def test_a_run_that_a_repair_ended_can_be_the_source_of_another(store: FaultyStore) -> None:
+    store.delete(segments_of(store)[1])
+    repaired(store)
+    assert head_of(store).phase is Phase.CANCELLED
+
+    assert planned(store).head.phase is Phase.RUNNING

@@ -226,6 +226,8 @@ def test_what_was_never_acknowledged_is_not_believed() -> None:
     store.next_puts(None, Fault.crash(applied=False))
     with pytest.raises(Crashed):
         take(store, 2, entropy=Numbers(200), code_digest="x" * 50_000)
+    cut_off = survey(store, KEYS)
+    assert (cut_off.problems, cut_off.last) == ((), 2), "one record beyond the head is no head that went back"
     take(store, 3, entropy=Numbers(300))
 
     seen = survey(store, KEYS)
@@ -347,3 +349,16 @@ def test_a_number_that_no_run_ever_had_costs_nothing(*, without_head: bool) -> N
 
     assert (seen.last, seen.trusted) == (far, 0 if without_head else 1)
     assert seen.lost == (((1, far - 1),) if without_head else ((2, far),))
+
+
+def test_another_runs_segment_is_not_taken_for_this_ones() -> None:
+    store = MemoryStore()
+    begun = begin(MemoryStore(), entropy=Numbers())
+    _, segment = seal("b" * 20, epoch=0, last=1, nonce="n", lines=begun.head.tail)
+    key = KEYS.segment(0, 1, 1, "n")
+    store.put_new(key, segment, {})
+
+    seen = survey(store, KEYS)
+
+    assert kinds(seen) == [("Missing", KEYS.head), ("Corrupt", key)]
+    assert seen.records == {}
