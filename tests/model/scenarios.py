@@ -32,7 +32,7 @@ ANSWERS = ("undecided", "expired", "clash", "stored without etag")
 
 @dataclass(frozen=True)
 class Model:
-    """A scenario that is ready to be walked. `finisher` tells whether a fresh pod can end the run."""
+    """A scenario that is ready to be walked. `finisher` tells whether somebody fresh can end the run."""
 
     worlds: Worlds
     truth: Truth
@@ -56,7 +56,7 @@ class Scenario:
 
 
 def walk(model: Model, *, most: int = 5_000_000, finish: bool = True) -> Exploration[World]:
-    """Walk through all states of a model; if `finish`, a fresh pod has to end the run from each quiet one."""
+    """Walk through all states of a model; if `finish`, somebody fresh has to end the run from quiet ones."""
     worlds, truth = model.worlds, model.truth
 
     def moves(world: World) -> Any:
@@ -73,7 +73,7 @@ def walk(model: Model, *, most: int = 5_000_000, finish: bool = True) -> Explora
     return explore(model.initial, moves, wrong, most=most)
 
 
-def _executors(  # the executors are the attempts from `first` on
+def _executors(
     code: Code,
     *,
     executors: int,
@@ -88,6 +88,7 @@ def _executors(  # the executors are the attempts from `first` on
     damages: int = 0,
     **plan: Any,
 ) -> Model:
+    """Return pods on one run, with a past of so many steps, and who else is around it."""
     tables = Tables(code)
     truth = Truth(tables, damaging=bool(damages))
     first = 2 if past else 1
@@ -127,8 +128,9 @@ def _names(
     crashes: int,
     sweepers: int = 0,
     sweeps: int = 1,
-    begun: bool = False,
+    has_begun: bool = False,
 ) -> Model:
+    """Return operators, sweepers and pods around one name, and the user who applies these versions."""
     tables = Tables(code)
     truth = Truth(tables)
     programs: list[Program] = [Operator(f"operator {n}") for n in range(1, operators + 1)]
@@ -142,7 +144,7 @@ def _names(
     programs.append(User(tables, versions))
     actors.append(Process(len(versions) - 1))
     objects = applied(tables, (), versions[0])
-    if begun:
+    if has_begun:
         objects = named(tables, objects)
     initial = World(objects, tuple(actors), faults=faults, crashes=crashes)
     worlds = Worlds(tuple(programs), Replayer(tables), say=tables.say, deletes=True, apply=code.bucket)
@@ -287,7 +289,7 @@ SCENARIOS = (
             "passes": 0,
             "pods": 1,
             "sweepers": 1,
-            "begun": True,
+            "has_begun": True,
             "faults": 1,
             "crashes": 0,
         },
@@ -303,7 +305,7 @@ SCENARIOS = (
             "passes": 2,
             "pods": 0,
             "sweepers": 1,
-            "begun": True,
+            "has_begun": True,
             **CALM,
         },
         {"pods": 1},
@@ -318,7 +320,7 @@ SCENARIOS = (
             "passes": 1,
             "pods": 1,
             "sweepers": 1,
-            "begun": True,
+            "has_begun": True,
             **CALM,
         },
         {"passes": 2, "versions": (FIRST, OTHER)},
@@ -333,7 +335,7 @@ SCENARIOS = (
             "passes": 0,
             "pods": 0,
             "sweepers": 2,
-            "begun": True,
+            "has_begun": True,
             **CALM,
         },
         {"crashes": 1},

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.model.breaks import BREAKS, Break
-from tests.model.scenarios import scenario, walk
+from tests.model.scenarios import SCENARIOS, scenario, walk
+
+PAGE = Path(__file__).parents[2] / "docs/protocol.md"
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -19,3 +23,10 @@ def test_a_guard_that_is_taken_away_is_missed(each: Break) -> None:
 
     assert found.wrong
     assert len(found.trace) == found.depth > 0
+
+
+def test_the_page_on_the_protocol_names_every_scenario_and_every_break() -> None:
+    page = PAGE.read_text()
+
+    assert [each.name for each in SCENARIOS if f"| {each.name} |" not in page] == []
+    assert [each.name for each in BREAKS if f"- {each.name}\n" not in page] == []
