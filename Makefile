@@ -60,6 +60,10 @@ bench: venv ## The figures, side by side in one run, into build/bench
 faults: venv ## Kill executors at every request, into build/faults.json (FULL=1: all there is; SEED=n)
 	$(BIN)/python -m tests.faults $(if $(FULL),--full) $(if $(SEED),--seed $(SEED))
 
+.PHONY: mutants
+mutants: venv ## Take each guard of the log out in turn; a test has to fail each time
+	$(BIN)/python -m tools.mutants
+
 .PHONY: cluster cluster-down
 cluster: venv ## Bring the cluster up
 	$(BIN)/python -m tools.cluster up

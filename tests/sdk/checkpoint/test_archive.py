@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
@@ -23,21 +23,19 @@ pytestmark = pytest.mark.req("S8", "I4")
 
 
 @dataclass
-class Counting(FaultyStore):
-    """A store that keeps what was read of it, and can let readers wait."""
+class Gated(FaultyStore):
+    """A store that can let its readers wait."""
 
-    gets: list[str] = field(default_factory=list)
     gate: threading.Event | None = None
 
     @override
     def get(self, key: str, *, unless_etag: str = "") -> Read:
-        self.gets.append(key)
         if self.gate is not None:
             self.gate.wait(10)
         return super().get(key, unless_etag=unless_etag)
 
 
-def history(store: Counting, steps: int = 120) -> Iterator[Head]:
+def history(store: Gated, steps: int = 120) -> Iterator[Head]:
     """Write a history, merging as a committer does, and yield each head."""
     entropy = Numbers()
     head = a_new_head(entropy=entropy)
@@ -54,18 +52,18 @@ def history(store: Counting, steps: int = 120) -> Iterator[Head]:
 
 
 @pytest.fixture
-def store() -> Counting:
-    return Counting()
+def store() -> Gated:
+    return Gated()
 
 
 @pytest.fixture
-def head(store: Counting) -> Head:
+def head(store: Gated) -> Head:
     *_, newest = history(store)
     assert len(newest.segments) >= 3
     return newest
 
 
-def test_every_record_is_found_by_its_number(store: Counting, head: Head) -> None:
+def test_every_record_is_found_by_its_number(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
     found = [archive.record(head, seq) for seq in range(1, head.seq + 1)]
@@ -74,7 +72,7 @@ def test_every_record_is_found_by_its_number(store: Counting, head: Head) -> Non
     assert len(store.gets) == len(head.segments), "each segment was fetched once"
 
 
-def test_what_is_in_the_head_costs_no_request(store: Counting, head: Head) -> None:
+def test_what_is_in_the_head_costs_no_request(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
     assert archive.holds(head, head.seq)
@@ -83,7 +81,7 @@ def test_what_is_in_the_head_costs_no_request(store: Counting, head: Head) -> No
     assert store.gets == []
 
 
-def test_it_says_what_it_holds(store: Counting, head: Head) -> None:
+def test_it_says_what_it_holds(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
     first, *_ = head.segments
     assert not archive.holds(head, first.first)
@@ -95,7 +93,7 @@ def test_it_says_what_it_holds(store: Counting, head: Head) -> None:
     assert not archive.holds(head, first.last + 1)
 
 
-def test_what_was_let_go_is_read_again(store: Counting, head: Head) -> None:
+def test_what_was_let_go_is_read_again(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS, held=1)
     first, second, *_ = head.segments
 
@@ -107,7 +105,7 @@ def test_what_was_let_go_is_read_again(store: Counting, head: Head) -> None:
     assert store.gets == [segment_key(KEYS, each) for each in (first, second, first)]
 
 
-def test_what_was_used_last_is_held_longest(store: Counting, head: Head) -> None:
+def test_what_was_used_last_is_held_longest(store: Gated, head: Head) -> None:
     first, second, third = head.segments[:3]
     archive = Archive(store, KEYS, held=first.size + second.size + third.size - 1)
 
@@ -121,7 +119,7 @@ def test_what_was_used_last_is_held_longest(store: Counting, head: Head) -> None
 
 
 def test_what_was_read_before_a_merge_serves_after_it() -> None:
-    store = Counting()
+    store = Gated()
     heads = list(history(store))
     before = next(head for head in heads if len(head.segments) == 3)
     after = next(head for head in heads if head.seq > before.seq and head.segments[0].level == 1)
@@ -137,7 +135,7 @@ def test_what_was_read_before_a_merge_serves_after_it() -> None:
     assert store.gets == []
 
 
-def test_a_record_in_a_merged_segment_is_found_there(store: Counting, head: Head) -> None:
+def test_a_record_in_a_merged_segment_is_found_there(store: Gated, head: Head) -> None:
     merged = head.segments[0]
     assert merged.level > 0
     archive = Archive(store, KEYS)
@@ -147,7 +145,7 @@ def test_a_record_in_a_merged_segment_is_found_there(store: Counting, head: Head
     assert step.step.id == "step-4"
 
 
-def test_an_event_that_is_not_in_its_record_is_damage(store: Counting, head: Head) -> None:
+def test_an_event_that_is_not_in_its_record_is_damage(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
     with pytest.raises(Corrupt, match="record 7 does not hold") as caught:
@@ -155,7 +153,7 @@ def test_an_event_that_is_not_in_its_record_is_damage(store: Counting, head: Hea
     assert caught.value.key == segment_key(KEYS, head.segments[0])
 
 
-def test_a_digest_is_the_one_that_the_next_record_carries(store: Counting, head: Head) -> None:
+def test_a_digest_is_the_one_that_the_next_record_carries(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
     for seq in range(1, head.seq):
@@ -164,12 +162,12 @@ def test_a_digest_is_the_one_that_the_next_record_carries(store: Counting, head:
 
 
 @pytest.mark.parametrize("seq", [0, -1, 10_000])
-def test_a_record_that_there_is_not_is_damage(store: Counting, head: Head, seq: int) -> None:
+def test_a_record_that_there_is_not_is_damage(store: Gated, head: Head, seq: int) -> None:
     with pytest.raises(Corrupt, match="no segment holds record"):
         Archive(store, KEYS).line(head, seq)
 
 
-def test_a_segment_that_is_gone_or_changed_is_named(store: Counting, head: Head) -> None:
+def test_a_segment_that_is_gone_or_changed_is_named(store: Gated, head: Head) -> None:
     gone, changed = head.segments[0], head.segments[1]
     store.delete(segment_key(KEYS, gone))
     store.delete(segment_key(KEYS, changed))
@@ -185,7 +183,7 @@ def test_a_segment_that_is_gone_or_changed_is_named(store: Counting, head: Head)
     assert not archive.holds(head, changed.first)
 
 
-def test_threads_that_want_the_same_segment_fetch_it_once(store: Counting, head: Head) -> None:
+def test_threads_that_want_the_same_segment_fetch_it_once(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
     first = head.segments[0]
     store.gate = threading.Event()
@@ -199,7 +197,7 @@ def test_threads_that_want_the_same_segment_fetch_it_once(store: Counting, head:
 
 
 def test_threads_that_read_all_over_the_place_see_the_records_as_they_are(
-    store: Counting, head: Head
+    store: FaultyStore, head: Head
 ) -> None:
     archive = Archive(store, KEYS, held=head.segments[0].size)
 
@@ -212,7 +210,7 @@ def test_threads_that_read_all_over_the_place_see_the_records_as_they_are(
     assert found == [[(seq * 7 + offset) % head.seq + 1 for seq in range(60)] for offset in range(6)]
 
 
-def test_lines_are_parsed_with_the_digests_that_chain_them(store: Counting, head: Head) -> None:
+def test_lines_are_parsed_with_the_digests_that_chain_them(store: Gated, head: Head) -> None:
     lines = Archive(store, KEYS).segment(head.segments[1])
 
     records = parsed(lines, "k")
@@ -223,7 +221,7 @@ def test_lines_are_parsed_with_the_digests_that_chain_them(store: Counting, head
     )
 
 
-def test_loading_shares_what_it_read(store: Counting, head: Head) -> None:
+def test_loading_shares_what_it_read(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
     state = load(store, head, archive)
