@@ -183,7 +183,7 @@ def _load(found: Figures) -> str:
     head = ["recorded steps", "requests", "seconds", "with the start of Python", "objects", "stored"]
     goals = {"requests at 1,000 steps": "requests_1000", "s at 1,000 steps": "seconds_1000"}
     goals["requests at 10,000 steps"] = "requests_10000"
-    met = " ".join(_goal(what, found[key], found["goals"][key]) for what, key in goals.items())
+    met = "\n".join(_goal(what, found[key], found["goals"][key]) for what, key in goals.items())
     return f"{_table(head, rows)}\n\n{met}{_measured(found)}"
 
 
