@@ -267,7 +267,7 @@ SCENARIOS = (
     ),
     Scenario(
         "adoption",
-        "two operators, a manifest that is deleted and applied again, and a pod",
+        "two operators, and a manifest that is deleted and applied again",
         _names,
         {"versions": (FIRST, AGAIN), "operators": 2, "passes": 2, "pods": 0, "faults": 0, "crashes": 1},
         {"pods": 1, "crashes": 0},
@@ -297,7 +297,7 @@ SCENARIOS = (
     ),
     Scenario(
         "deleted and applied anew",
-        "as before, and a manifest of another spec under the same name, with an operator",
+        "such a run, a sweeper, an operator, and a manifest of another spec under the same name",
         _names,
         {
             "versions": (DELETED, ANEW),
