@@ -81,7 +81,7 @@ crds: venv ## Generate the CRD from the types
 	$(BIN)/python -m tools.crds
 
 golden: venv ## Rewrite the golden files
-	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart tests/operator tests/sdk/cli
+	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart tests/operator tests/sdk/cli tests/sdk/checkpoint/test_formats.py
 
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --python-version 3.11 --python-platform linux
