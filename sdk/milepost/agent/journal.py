@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
@@ -23,7 +23,7 @@ from milepost.checkpoint.fold import State
 from milepost.checkpoint.records import Event, Halted, Input, Planned, StepCompleted, Value
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import Damaged, MilepostError, RunHalted
+from milepost.errors import Damaged, FormatTooNew, MilepostError, RunHalted
 
 __all__ = ["LINGER", "MAX_INLINE_INPUT", "Journal"]
 
@@ -107,8 +107,16 @@ class Journal:
         if place is None:
             return None
         archive, head = self._committer.archive, self._committer.head
-        find = partial(archive.event, head, place.seq, StepCompleted, lambda each: each.step.id == step)
-        return find() if archive.holds(head, place.seq) else await self._from_store(find)
+
+        def wanted(event: StepCompleted) -> bool:
+            return event.step.id == step
+
+        # What is wrong with a record at hand is met again below, where the process ends for it.
+        with suppress(Damaged, FormatTooNew):
+            at_hand = archive.event_at_hand(head, place.seq, StepCompleted, wanted)
+            if at_hand is not None:
+                return at_hand
+        return await self._from_store(partial(archive.event, head, place.seq, StepCompleted, wanted))
 
     async def keep(self, data: codec.JSON, most: int = values.MAX_INLINE) -> Value:
         """Return the record's form of an encoded value, made durable first where it is larger than `most`."""

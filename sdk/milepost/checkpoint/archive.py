@@ -36,8 +36,9 @@ class _Part:
 
 
 class Archive:
-    """One run's records, read from its store. Its methods block, and may be called from several threads.
+    """One run's records, read from its store. May be used from several threads.
 
+    Its methods block, but for those that say what is at hand: an event loop may ask them.
     Which segments there are is told by the head that each call takes: the newest that its caller knows.
     """
 
@@ -46,32 +47,26 @@ class Archive:
         self._keys = keys
         self._held = held
         self._parts: OrderedDict[tuple[int, int], _Part] = OrderedDict()
-        # Reentrant, and held while reading: two who want the same segment fetch it once.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        # Held while the store is asked: two who want the same segment fetch it once.
+        self._fetching = threading.Lock()
 
     def segment(self, named: Segment) -> tuple[bytes, ...]:
         """Return the lines of a segment, from the store unless they are held.
 
         Raises Missing, Corrupt, FormatTooNew, StoreUnavailable, StoreRefused.
         """
-        span = (named.first, named.last)
-        with self._lock:
-            if span in self._parts:
-                self._parts.move_to_end(span)
-                return self._parts[span].lines
-            lines = self._fetch(named)
-            self._hold(_Part(named.first, named.last, lines, named.size))
-            return lines
+        lines = self._held_lines(named)
+        if lines is None:
+            with self._fetching:
+                lines = self._held_lines(named)
+                if lines is None:
+                    lines = self._fetch(named)
+                    self._hold(_Part(named.first, named.last, lines, named.size))
+        return lines
 
-    def holds(self, head: Head, seq: int) -> bool:
-        """Tell whether record `seq` can be had without asking the store."""
-        if seq > head.seq - len(head.tail):
-            return True
-        with self._lock:
-            return any(part.first <= seq <= part.last for part in self._parts.values())
-
-    def line(self, head: Head, seq: int) -> bytes:
-        """Return the line of record `seq`. Raises as `segment` does."""
+    def at_hand(self, head: Head, seq: int) -> bytes | None:
+        """Return the line of record `seq` if it is held, waiting for nobody; None where the store has it."""
         sealed = head.seq - len(head.tail)
         if sealed < seq <= head.seq:
             return head.tail[seq - sealed - 1]
@@ -79,6 +74,13 @@ class Archive:
             for part in reversed(self._parts.values()):
                 if part.first <= seq <= part.last:
                     return part.lines[seq - part.first]
+        return None
+
+    def line(self, head: Head, seq: int) -> bytes:
+        """Return the line of record `seq`. Raises as `segment` does."""
+        line = self.at_hand(head, seq)
+        if line is not None:
+            return line
         for named in head.segments:
             if named.first <= seq <= named.last:
                 return self.segment(named)[seq - named.first]
@@ -89,15 +91,35 @@ class Archive:
         return parse_line(self.line(head, seq), self._where(head, seq))
 
     def event(self, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E:
-        """Return the event of record `seq` that is wanted. Raises Corrupt where there is none."""
-        for event in self.record(head, seq).events:
-            if isinstance(event, kind) and wanted(event):
-                return event
-        raise Corrupt(self._where(head, seq), f"record {seq} does not hold what the base says it does")
+        """Return the event of record `seq` that is wanted.
+
+        Raises as `segment` does, and Corrupt where there is none.
+        """
+        return self._event(self.line(head, seq), head, seq, kind, wanted)
+
+    def event_at_hand(self, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E | None:
+        """Return what `event` does, waiting for nobody; None where the store would have to be asked."""
+        line = self.at_hand(head, seq)
+        return None if line is None else self._event(line, head, seq, kind, wanted)
 
     def digest(self, head: Head, seq: int) -> str:
         """Return the digest of record `seq`, which the next one carries. Raises as `segment` does."""
         return digest_of(self.line(head, seq))
+
+    def _event(self, line: bytes, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E:
+        where = self._where(head, seq)
+        for event in parse_line(line, where).events:
+            if isinstance(event, kind) and wanted(event):
+                return event
+        raise Corrupt(where, f"record {seq} does not hold what the base says it does")
+
+    def _held_lines(self, named: Segment) -> tuple[bytes, ...] | None:
+        span = (named.first, named.last)
+        with self._lock:
+            if span not in self._parts:
+                return None
+            self._parts.move_to_end(span)
+            return self._parts[span].lines
 
     def _fetch(self, named: Segment) -> tuple[bytes, ...]:
         key = segment_key(self._keys, named)
@@ -113,11 +135,12 @@ class Archive:
         return head.keys.head
 
     def _hold(self, part: _Part) -> None:
-        self._parts[part.first, part.last] = part
-        total = sum(each.size for each in self._parts.values())
-        while total > self._held and len(self._parts) > 1:
-            _, let_go = self._parts.popitem(last=False)
-            total -= let_go.size
+        with self._lock:
+            self._parts[part.first, part.last] = part
+            total = sum(each.size for each in self._parts.values())
+            while total > self._held and len(self._parts) > 1:
+                _, let_go = self._parts.popitem(last=False)
+                total -= let_go.size
 
 
 def parsed(lines: Sequence[bytes], key: str) -> tuple[tuple[Record, str], ...]:

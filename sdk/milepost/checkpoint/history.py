@@ -75,10 +75,8 @@ def load(
     if head.deleting:
         raise RunDeleted(head.run_id)
     archive = archive or Archive(store, head.keys)
-    parts = [(segment_key(head.keys, named), named.first, archive.segment(named)) for named in head.segments]
-    parts.append((head.keys.head, head.seq - len(head.tail) + 1, head.tail))
     state = _newest_base(store, head, on_damage)
-    for key, first, lines in parts:
+    for key, first, lines in _objects(head, archive):
         state.apply_all(parsed(lines[max(0, state.seq + 1 - first) :], key), key)
     if (state.seq, state.epoch, state.digest) != (head.seq, head.epoch, head.chain):
         raise Corrupt(
@@ -89,6 +87,13 @@ def load(
     if state.started is None:
         raise Corrupt(head.keys.head, "its history is empty")
     return state
+
+
+def _objects(head: Head, archive: Archive) -> Iterator[tuple[str, int, tuple[bytes, ...]]]:
+    """Yield the history's objects in order: the key, the first record's number, the lines."""
+    for named in head.segments:
+        yield segment_key(head.keys, named), named.first, archive.segment(named)
+    yield head.keys.head, head.seq - len(head.tail) + 1, head.tail
 
 
 def _newest_base(store: Store, head: Head, on_damage: Callable[[Unusable], None]) -> State:
@@ -117,11 +122,8 @@ def read_records(
 
     That the records continue each other is for the fold to check. Raises as `load` does.
     """
-    archive = archive or Archive(store, head.keys)
-    for named in head.segments:
-        key = segment_key(head.keys, named)
-        yield key, parsed(archive.segment(named), key)
-    yield head.keys.head, head.records()
+    for key, _, lines in _objects(head, archive or Archive(store, head.keys)):
+        yield key, parsed(lines, key)
 
 
 def consistently(store: Store, keys: StoreKeys, read: Callable[[HeadAt], T]) -> T | None:

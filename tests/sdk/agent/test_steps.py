@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from milepost import Misuse, NotStorable, Run, StepFailed
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import Planned, StepCompleted
-from milepost.errors import RunHalted, StoreUnavailable
+from milepost.errors import Damaged, RunHalted, StoreUnavailable
 from tests.support.sessions import RunInMemory
 from tests.support.store_doubles import Fault
 
@@ -262,6 +262,30 @@ async def test_a_blob_that_is_gone_halts_the_run(run: RunInMemory) -> None:
     assert run.state.phase == "Halted"
     assert run.state.outcome is not None
     assert blob in run.state.outcome.message
+
+
+async def test_a_step_that_is_not_where_the_log_has_it_halts_the_run_and_raises_nothing_into_the_code(
+    run: RunInMemory,
+) -> None:
+    caught: list[BaseException] = []
+
+    async def agent(task: Run) -> str:
+        at = run.journals[-1].state.completed
+        if "one" in at:
+            at["one"] = at["one"]._replace(seq=1)
+        try:
+            return await task.step("one", lambda: "one")
+        except Damaged as error:
+            caught.append(error)
+            raise
+
+    await run.go_on(agent)
+    with pytest.raises(RunHalted) as halted:
+        await run.go_on(agent)
+
+    assert (halted.value.reason, run.lost, caught) == ("Corrupt", [halted.value], [])
+    assert run.state.outcome is not None
+    assert "record 1 does not hold" in run.state.outcome.message
 
 
 async def test_a_store_that_cannot_be_reached_loses_the_process_and_not_the_run(run: RunInMemory) -> None:

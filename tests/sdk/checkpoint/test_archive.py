@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
@@ -27,10 +27,12 @@ class Gated(FaultyStore):
     """A store that can let its readers wait."""
 
     gate: threading.Event | None = None
+    waited_for: threading.Event = field(default_factory=threading.Event)
 
     @override
     def get(self, key: str, *, unless_etag: str = "") -> Read:
         if self.gate is not None:
+            self.waited_for.set()
             self.gate.wait(10)
         return super().get(key, unless_etag=unless_etag)
 
@@ -75,22 +77,22 @@ def test_every_record_is_found_by_its_number(store: Gated, head: Head) -> None:
 def test_what_is_in_the_head_costs_no_request(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
 
-    assert archive.holds(head, head.seq)
+    assert archive.at_hand(head, head.seq) is not None
     assert archive.record(head, head.seq).seq == head.seq
     assert archive.line(head, head.seq) == head.tail[-1]
     assert store.gets == []
 
 
-def test_it_says_what_it_holds(store: Gated, head: Head) -> None:
+def test_it_says_what_is_at_hand(store: Gated, head: Head) -> None:
     archive = Archive(store, KEYS)
     first, *_ = head.segments
-    assert not archive.holds(head, first.first)
+    assert archive.at_hand(head, first.first) is None
 
     archive.segment(first)
 
-    assert archive.holds(head, first.first)
-    assert archive.holds(head, first.last)
-    assert not archive.holds(head, first.last + 1)
+    assert archive.at_hand(head, first.first) is not None
+    assert archive.at_hand(head, first.last) is not None
+    assert archive.at_hand(head, first.last + 1) is None
 
 
 def test_what_was_let_go_is_read_again(store: Gated, head: Head) -> None:
@@ -99,7 +101,7 @@ def test_what_was_let_go_is_read_again(store: Gated, head: Head) -> None:
 
     archive.segment(first)
     archive.segment(second)
-    assert not archive.holds(head, first.first), "only the newest is held beyond the bound"
+    assert archive.at_hand(head, first.first) is None, "only the newest is held beyond the bound"
     assert archive.record(head, first.first).seq == first.first
 
     assert store.gets == [segment_key(KEYS, each) for each in (first, second, first)]
@@ -114,8 +116,8 @@ def test_what_was_used_last_is_held_longest(store: Gated, head: Head) -> None:
     archive.segment(first)
     archive.segment(third)
 
-    assert archive.holds(head, first.first)
-    assert not archive.holds(head, second.first)
+    assert archive.at_hand(head, first.first) is not None
+    assert archive.at_hand(head, second.first) is None
 
 
 def test_what_was_read_before_a_merge_serves_after_it() -> None:
@@ -180,7 +182,7 @@ def test_a_segment_that_is_gone_or_changed_is_named(store: Gated, head: Head) ->
         archive.record(head, changed.first)
 
     assert (missing.value.key, corrupt.value.key) == (segment_key(KEYS, gone), segment_key(KEYS, changed))
-    assert not archive.holds(head, changed.first)
+    assert archive.at_hand(head, changed.first) is None
 
 
 def test_threads_that_want_the_same_segment_fetch_it_once(store: Gated, head: Head) -> None:
@@ -194,6 +196,23 @@ def test_threads_that_want_the_same_segment_fetch_it_once(store: Gated, head: He
 
     assert found == list(range(1, 9))
     assert store.gets == [segment_key(KEYS, first)]
+
+
+def test_what_is_at_hand_does_not_wait_for_what_is_being_fetched(store: Gated, head: Head) -> None:
+    archive = Archive(store, KEYS)
+    first, second, *_ = head.segments
+    archive.segment(first)
+    store.gate = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        fetching = pool.submit(archive.segment, second)
+        assert store.waited_for.wait(10)
+
+        found = pool.submit(archive.event_at_hand, head, 1, Started, lambda _: True).result(10)
+        asked = pool.submit(archive.at_hand, head, second.first).result(10)
+
+        assert (found is not None, asked, fetching.done()) == (True, None, False)
+        store.gate.set()
+        assert fetching.result(10) == archive.segment(second)
 
 
 def test_threads_that_read_all_over_the_place_see_the_records_as_they_are(
