@@ -12,8 +12,11 @@ from milepost.api.names import (
     branch_component,
     check_name,
     idempotency_key,
+    name_at,
     new_run_id,
+    numbers_at,
     pod_name,
+    run_at,
     step_component,
     step_id,
 )
@@ -196,3 +199,41 @@ def test_the_keys_of_a_run() -> None:
 def test_keys_that_would_leave_their_folder_are_refused(namespace: str, run_id: str) -> None:
     with pytest.raises(InvalidRun):
         StoreKeys(namespace, run_id)
+
+
+def test_a_key_tells_whose_it_is() -> None:
+    keys = StoreKeys("team-a", "b" * 20)
+    objects = [keys.head, keys.segment(3, 10, 19, "n0nce"), keys.base(3, 19, "n0nce"), f"{keys.inbox}x/y"]
+
+    assert [run_at(key) for key in objects] == [("team-a", "b" * 20)] * 4
+    assert [name_at(key) for key in objects] == [None] * 4
+    assert name_at(keys.name("digest")) == ("team-a", "digest")
+    assert run_at(keys.name("digest")) is None
+    assert [numbers_at(key) for key in objects] == [None, (3, 10, 19), (3, 19), None]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "_owner",
+        "notes.txt",
+        "head",
+        "a/names/" + "x" * 46,
+        "a/names/b/c",
+        "a//names/b",
+        "Team/names/b",
+        "../names/b",
+        "a/runs/" + "b" * 20,
+        "a/runs/" + "b" * 20 + "/",
+        "a/runs/" + "b" * 19 + "/head",
+        "Team/runs/" + "b" * 20 + "/head",
+        "a/b/runs/" + "b" * 20 + "/head",
+    ],
+)
+def test_a_key_that_is_none_of_ours_is_nobodys(key: str) -> None:
+    assert (name_at(key), run_at(key), numbers_at(key)) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["1-2-3", "1-2-3-4-n", "1-x-3-n", "1-2-3-", "1-2--3-n", "1-2-\u0663-n", "n"])
+def test_a_segment_whose_key_has_other_numbers_has_none(name: str) -> None:
+    assert numbers_at(f"a/runs/{'b' * 20}/segments/{name}") is None

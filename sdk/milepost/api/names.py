@@ -28,8 +28,11 @@ __all__ = [
     "branch_component",
     "check_name",
     "idempotency_key",
+    "name_at",
     "new_run_id",
+    "numbers_at",
     "pod_name",
+    "run_at",
     "step_component",
     "step_id",
 ]
@@ -50,8 +53,12 @@ Entropy = Callable[[int], bytes]
 MAX_NAME: Final = 45
 MAX_IDEMPOTENCY_KEY: Final = 64
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_RUN_ID = re.compile(r"[a-z2-7]{20}")
+_LABEL: Final = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DNS_LABEL: Final = re.compile(_LABEL)
+_RUN_ID: Final = re.compile("[a-z2-7]{20}")
+_NAME_KEY: Final = re.compile(f"({_LABEL})/names/({_LABEL})")
+_RUN_KEY: Final = re.compile(f"({_LABEL})/(?:runs|inbox)/({_RUN_ID.pattern})/.+", re.DOTALL)
+_NUMBERS: Final = {"segments": 3, "bases": 2}
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
 
@@ -138,6 +145,11 @@ class StoreKeys:
         return f"{self.namespace}/runs/{self.run_id}/"
 
     @property
+    def inbox(self) -> str:
+        """Prefix of what is said to the run from outside, with its slash."""
+        return f"{self.namespace}/inbox/{self.run_id}/"
+
+    @property
     def head(self) -> str:
         """Key of the run's head, its only mutable object."""
         return f"{self.run}head"
@@ -153,3 +165,23 @@ class StoreKeys:
     def blob(self, digest: str) -> str:
         """Key of a value stored by its SHA-256, in hex."""
         return f"{self.run}blobs/{digest}"
+
+
+def name_at(key: str) -> tuple[str, str] | None:
+    """Return the namespace and the name whose record has this key; None for every other key."""
+    match = _NAME_KEY.fullmatch(key)
+    return (match[1], match[2]) if match and len(match[2]) <= MAX_NAME else None
+
+
+def run_at(key: str) -> tuple[str, str] | None:
+    """Return the namespace and the id of the run whose object has this key; None for every other key."""
+    match = _RUN_KEY.fullmatch(key)
+    return (match[1], match[2]) if match else None
+
+
+def numbers_at(key: str) -> tuple[int, ...] | None:
+    """Return the numbers in the key of a segment or a base, in their order; None for every other key."""
+    *numbers, nonce = key.rpartition("/")[2].split("-")
+    plain = all(each.isascii() and each.isdecimal() for each in numbers)
+    expected = _NUMBERS.get(key.rpartition("/")[0].rpartition("/")[2])
+    return tuple(map(int, numbers)) if nonce and plain and len(numbers) == expected else None

@@ -12,13 +12,12 @@ removed for it, because ages are differences between the store's own dates.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
-from milepost.api.names import MAX_NAME, StoreKeys
+from milepost.api.names import StoreKeys, name_at, numbers_at, run_at
 from milepost.api.resource import DeletionPolicy, Phase
 from milepost.api.summary import NameRecord, NameState
 from milepost.checkpoint.answers import Purpose, Write
@@ -56,10 +55,6 @@ _SETTLED_S: Final = 10.0
 _TRIES_TO_END: Final = 20
 _ROUNDS: Final = 10
 """How often a run is listed until nothing of it is left; a writer that was asleep may add to it meanwhile."""
-
-_LABEL: Final = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_NAME: Final = re.compile(rf"(?P<namespace>{_LABEL})/names/(?=.{{1,{MAX_NAME}}}$)(?P<name>{_LABEL})")
-_OF_RUN: Final = re.compile(rf"(?P<namespace>{_LABEL})/(?:runs|inbox)/(?P<run>[a-z2-7]{{20}})/.+")
 
 _RunKey: TypeAlias = tuple[str, str]
 
@@ -246,10 +241,10 @@ class Sweeper:
         listing = _Listing()
         for prefix in [f"{namespace}/" for namespace in namespaces] or [""]:
             for listed in self.runs.store.list(prefix):
-                if (match := _OF_RUN.fullmatch(listed.key)) is not None:
-                    listing.objects[match["namespace"], match["run"]].append(listed)
-                elif (match := _NAME.fullmatch(listed.key)) is not None:
-                    listing.names[listed.key] = ((match["namespace"], match["name"]), listed)
+                if (of_run := run_at(listed.key)) is not None:
+                    listing.objects[of_run].append(listed)
+                elif (named := name_at(listed.key)) is not None:
+                    listing.names[listed.key] = (named, listed)
         return listing
 
     def _name(self, now: float, at: _RunKey, listed: Listed) -> NameRecord | Unreadable:
@@ -339,15 +334,13 @@ class Sweeper:
 
     def _replaced_badly(self, sight: Sight, listed: Listed) -> str | None:
         assert isinstance(sight.head, Head), "only a run with a head is pruned"
-        folder, _, name = listed.key.removeprefix(sight.keys.run).partition("/")
-        if folder != "segments":
+        if not listed.key.startswith(f"{sight.keys.run}segments/"):
             return None
-        numbers = name.split("-")[1:3]
-        spans = [int(each) for each in numbers if each.isdecimal()]
+        span = numbers_at(listed.key)
         archive = Archive(self.runs.store, sight.keys, held=0)
         for named in sight.head.segments:
             key = segment_key(sight.keys, named)
-            aside = len(spans) == 2 and (named.last < spans[0] or spans[1] < named.first)  # noqa: PLR2004  first and last
+            aside = span is not None and (named.last < span[1] or span[2] < named.first)
             if aside or key in self.memory.whole:
                 continue
             try:
@@ -425,9 +418,8 @@ class Sweeper:
     def _clear(self, keys: StoreKeys) -> Carried:
         """Delete all objects of a run whose head refuses every writer, or is gone; the head last."""
         store, done = self.runs.store, Carried()
-        inbox = f"{keys.namespace}/inbox/{keys.run_id}/"
         for _ in range(_ROUNDS):
-            found = [each for prefix in (keys.run, inbox) for each in store.list(prefix)]
+            found = [each for prefix in (keys.run, keys.inbox) for each in store.list(prefix)]
             others = [each for each in found if each.key != keys.head]
             if not others:
                 store.delete(keys.head)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from milepost.api.names import StoreKeys
+from milepost.api.names import StoreKeys, numbers_at
 from milepost.api.resource import DeletionPolicy
 from milepost.api.summary import NameRecord, NameState
 from milepost.checkpoint.base import base_key
@@ -293,7 +293,7 @@ def _merged_away(sight: Sight, head: Head) -> list[Useless]:
     covered = head.segments[-1].last if head.segments else 0
     useless = []
     for each in sight.below("segments"):
-        span = _numbers(each.key)
+        span = numbers_at(each.key)
         if each.key in names or span is None or span[2] > covered:
             continue
         instead = [named for named in head.segments if named.first <= span[2] and span[1] <= named.last]
@@ -311,7 +311,7 @@ def _older_bases(sight: Sight, head: Head) -> list[Useless]:
         Useless(each, "the head names newer bases")
         for each in sight.below("bases")
         if each.key not in names
-        and (place := _numbers(each.key)) is not None
+        and (place := numbers_at(each.key)) is not None
         and place[1] <= head.bases[-1].seq
     ]
 
@@ -325,14 +325,6 @@ def _long_there(sight: Sight) -> frozenset[str]:
     """Return the keys of objects that were written so long ago that all who wait for news have had it."""
     limit = sight.now - sight.ages.passed_over
     return frozenset(each.key for each in sight.objects if each.modified <= limit)
-
-
-def _numbers(key: str) -> tuple[int, ...] | None:
-    """Return the numbers in the key of a segment or base, in their order; None where it is neither."""
-    *numbers, nonce = key.rpartition("/")[2].split("-")
-    plain = all(each.isascii() and each.isdecimal() for each in numbers)
-    expected = {"segments": 3, "bases": 2}.get(key.split("/")[-2])
-    return tuple(map(int, numbers)) if nonce and plain and len(numbers) == expected else None
 
 
 def named_blobs(lines: Iterable[bytes]) -> frozenset[str]:

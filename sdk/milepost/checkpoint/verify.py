@@ -5,21 +5,17 @@ It changes nothing, and reports what it finds run by run, so that one that is da
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from milepost.api.names import StoreKeys
+from milepost.api.names import StoreKeys, name_at, run_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.runs import NameSeen, Runs
 from milepost.checkpoint.survey import Problem, Survey, survey
 from milepost.errors import Damaged, FormatTooNew, InvalidRun
 
 __all__ = ["Verified", "verify_all", "verify_name", "verify_run"]
-
-_RUN: Final = re.compile(r"(?P<namespace>[^/]+)/runs/(?P<run_id>[^/]+)/")
-_NAME: Final = re.compile(r"(?P<namespace>[^/]+)/names/(?P<name>[^/]+)")
 
 
 @dataclass(frozen=True)
@@ -107,10 +103,10 @@ def verify_all(runs: Runs, namespace: str = "") -> Iterator[Verified]:
     prefix = f"{StoreKeys(namespace).namespace}/" if namespace else ""
     names, ids = set(), set()
     for listed in runs.store.list(prefix):
-        if match := _NAME.fullmatch(listed.key):
-            names.add((match["namespace"], match["name"]))
-        elif match := _RUN.match(listed.key):
-            ids.add((match["namespace"], match["run_id"]))
+        if (named := name_at(listed.key)) is not None:
+            names.add(named)
+        elif (of_run := run_at(listed.key)) is not None:
+            ids.add(of_run)
     for namespace_of, name in sorted(names):
         try:
             found = verify_name(runs, namespace_of, name)

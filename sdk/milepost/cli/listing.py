@@ -8,12 +8,11 @@ What cannot be read is a row that says so, and no reason to leave out the others
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from milepost.api.names import StoreKeys
+from milepost.api.names import StoreKeys, name_at, run_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
@@ -21,9 +20,6 @@ from milepost.checkpoint.runs import Runs
 from milepost.errors import Damaged, FormatTooNew
 
 __all__ = ["Listed", "listed_runs"]
-
-_NAME: Final = re.compile(r"([^/]+)/names/([^/]+)")
-_OF_RUN: Final = re.compile(r"([^/]+)/runs/([a-z2-7]{20})/.+")
 
 _NO_HEAD: Final = "it has no head; `milepost store gc --dry-run` says what it is"
 
@@ -84,11 +80,10 @@ def _listed(runs: Runs, namespace: str) -> _Seen:
     seen = _Seen()
     prefix = f"{StoreKeys(namespace).namespace}/" if namespace else ""
     for each in runs.store.list(prefix):
-        if (match := _NAME.fullmatch(each.key)) is not None:
-            seen.names.add((match[1], match[2]))
-        elif (match := _OF_RUN.fullmatch(each.key)) is not None:
-            at = (match[1], match[2])
-            dates = seen.heads if each.key.endswith("/head") else seen.others
+        if (named := name_at(each.key)) is not None:
+            seen.names.add(named)
+        elif (at := run_at(each.key)) is not None:
+            dates = seen.heads if each.key == StoreKeys(*at).head else seen.others
             dates[at] = max(each.modified, dates.get(at, 0.0))
     return seen
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from milepost.api.names import StoreKeys
+from milepost.api.names import StoreKeys, name_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
@@ -16,11 +15,9 @@ from milepost.checkpoint.runs import Runs
 from milepost.checkpoint.store import Store
 from milepost.errors import InvalidRun, Missing
 
-__all__ = ["DEFAULT", "Known", "find", "known_runs", "store_url"]
+__all__ = ["DEFAULT", "Known", "find", "store_url"]
 
 DEFAULT: Final = "file:.milepost"
-
-_NAME_KEY: Final = re.compile(r"(?P<namespace>[^/]+)/names/(?P<name>[^/]+)")
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,14 @@ def store_url(text: str, folder: Path) -> str:
     )
 
 
-def known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
+def _known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
     """Yield the names of one namespace, or of all where it is empty, in order.
 
     Raises InvalidRun for what is no namespace, Missing where a name leads to no head, what reading raises.
     """
     prefix = f"{StoreKeys(namespace).namespace}/names/" if namespace else ""
-    keys = sorted(listed.key for listed in store.list(prefix))
-    for match in filter(None, map(_NAME_KEY.fullmatch, keys)):
-        known = _known(store, match["namespace"], match["name"], runs)
+    for at in sorted(filter(None, (name_at(listed.key) for listed in store.list(prefix)))):
+        known = _known(store, *at, runs)
         if isinstance(known, Known):
             yield known
 
@@ -68,7 +64,7 @@ def find(store: Store, namespace: str, name: str, runs: Runs) -> Known:
         if known is None:
             raise InvalidRun("NAME", f"{store.uri} has no run {namespace or 'default'}/{name}")
         return known
-    found = list(known_runs(store, namespace, runs))
+    found = list(_known_runs(store, namespace, runs))
     if len(found) != 1:
         names = ", ".join(f"{each.namespace}/{each.name}" for each in found)
         raise InvalidRun("NAME", f"choose one of {names}" if names else f"there is no run in {store.uri}")

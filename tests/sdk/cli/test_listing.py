@@ -104,6 +104,15 @@ def test_runs_are_listed_newest_first_with_goal_status_time_and_steps(shop: Shop
     assert "default" not in milepost(shop, "--namespace", "team").stdout
 
 
+def test_objects_of_others_are_passed_over(shop: Shop) -> None:
+    keys = shop.begin("one")
+    for key in ("_owner", f"Old_Things/runs/{keys.run_id}/head", "Old_Things/names/one", "default/names/a/b"):
+        shop.store.put_new(key, b"{}", {})
+
+    assert ids(shop.listed(everything=True)) == [keys.run_id]
+    assert CliRunner().invoke(app, ["steps", "--store", shop.store.uri]).exit_code == 0
+
+
 @pytest.mark.req("F5")
 def test_scripts_get_json(shop: Shop) -> None:
     keys = shop.begin("one", goal="sort the mail")
