@@ -11,12 +11,14 @@ import pytest
 from milepost.api.digest import spec_digest
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
+from milepost.api.summary import NameState
 from milepost.checkpoint.records import Halted
 from milepost.checkpoint.repair import carry_out, plan_repair
-from milepost.checkpoint.runs import NewRun
+from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.store import Answer, Found, Listed, Read, Store
 from milepost.checkpoint.survey import survey
 from milepost_operator.core.reading import read_run
+from milepost_operator.shell.stores import Recorded
 from tests.operator.conftest import KEY, Executor, World, head_of
 from tests.support.fake_kubernetes import Fault
 from tests.support.histories import some_patience
@@ -26,11 +28,12 @@ from tests.support.store_doubles import FaultyStore
 
 @dataclass
 class Racing:
-    """A store in which somebody else is quicker: there are things to do before writes, and reads of names."""
+    """A store in which somebody else is quicker: there are things to do before writes, and before reads."""
 
     store: Store
     before_writes: list[Callable[[], object]]
     before_names: list[Callable[[], object]] = field(default_factory=list)
+    before_heads: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
@@ -39,6 +42,8 @@ class Racing:
     def get(self, key: str, *, unless_etag: str = "") -> Read:
         if "/names/" in key and self.before_names:
             self.before_names.pop(0)()
+        if key.endswith("/head") and self.before_heads:
+            self.before_heads.pop(0)()
         return self.store.get(key, unless_etag=unless_etag)
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
@@ -423,6 +428,26 @@ async def test_a_record_that_is_gone_halts_the_run(world: World) -> None:
     await world.settle()
 
     assert (world.status["phase"], world.reason, world.pods) == ("Halted", "Missing", [])
+
+
+async def test_a_run_that_is_deleted_between_its_name_and_its_head_is_not_taken_for_damaged(
+    world: World,
+) -> None:
+    await started(world)
+    runs = Runs(world.store, world.clock, world.entropy)
+    name = runs.read_name("team", "docs")
+    assert name is not None
+
+    def sweep() -> None:
+        world.store.delete(f"team/runs/{name.record.run_id}/head")
+        runs.change_name("team", name, state=NameState.FREE)
+
+    world.store = Racing(world.store, [], before_heads=[sweep])
+    world.start_operator()
+    run, _ = read_run(world.run)
+    recorded = await world.stores.read(run, afresh=True)
+
+    assert recorded == Recorded()
 
 
 async def test_a_pod_that_the_cluster_refuses_is_said_and_tried_again(world: World) -> None:

@@ -184,6 +184,11 @@ class Stores:
         seen = await self._call(runs.observe, keys, unless_etag=etag)
         if seen is None and name.record.state is NameState.EXPIRED:
             return Recorded(name)
+        if seen is None:
+            # The run may have been deleted since its name was read. Only if the name still stands it is damage.
+            again = await self._call(runs.look_up, run.namespace, run.name)
+            if again is None or again.etag != name.etag:
+                return await self._follow(run, again, None)
         seen = require_head(seen, keys)
         return Recorded(name, before if isinstance(seen, Unchanged) else seen)
 
