@@ -11,20 +11,17 @@ import os
 import platform
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from milepost.api.resource import Phase
-from milepost.checkpoint.opening import open_store
-from milepost.checkpoint.runs import Runs
-from milepost.checkpoint.store import Store
 from milepost.cli import show, stores
 from milepost.cli.failing import FAILED, errors_console, fail
 from milepost.cli.listing import listed_runs
 from milepost.cli.log import read_rows
+from milepost.cli.options import AsJson
 from milepost.cli.store import app as store_app
 from milepost.errors import MilepostError
 from milepost.local.manifest import load_manifest
@@ -52,10 +49,6 @@ StoreOption = Annotated[
         "--store", help="Where checkpoints are: file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION."
     ),
 ]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
 
 
 @app.command()
@@ -89,7 +82,7 @@ def run(
             folder=Path.cwd(),
             data=data_folder(os.environ),
             environ=os.environ,
-            clock=_now,
+            clock=stores.now,
             entropy=os.urandom,
             pause=time.sleep,  # noqa: TID251  (a pause between attempts waits for nothing but time)
             say=progress.say,
@@ -120,7 +113,7 @@ def steps(
     ] = "",
     store: StoreOption = stores.DEFAULT,
     namespace: Annotated[str, typer.Option(help="The run's namespace.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """Show a run's log as a table of its steps.
 
@@ -129,9 +122,9 @@ def steps(
     """
     errors = errors_console()
     try:
-        opened, runs = _open(store)
-        known = stores.find(opened, namespace, name, runs)
-        state, rows = read_rows(opened, known.head)
+        runs = stores.opened(store)
+        known = stores.find(runs, namespace, name)
+        state, rows = read_rows(runs.store, known.head)
     except MilepostError as error:
         fail(errors, error)
     if as_json:
@@ -157,7 +150,7 @@ def list_runs(
             help="Also runs that no name leads to; with --limit 0 also names whose checkpoints have expired.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """List the runs of a store, newest first, from the store alone.
 
@@ -166,8 +159,7 @@ def list_runs(
     """
     errors = errors_console()
     try:
-        _, runs = _open(store)
-        rows = list(listed_runs(runs, namespace, limit=limit, everything=everything))
+        rows = list(listed_runs(stores.opened(store), namespace, limit=limit, everything=everything))
     except MilepostError as error:
         fail(errors, error)
     if as_json:
@@ -176,8 +168,3 @@ def list_runs(
     show.tables().print(show.runs_table(rows, with_ids=everything))
     if limit and len(rows) == limit:
         errors.print(f"the newest {limit}; --limit 0 shows all", soft_wrap=True)
-
-
-def _open(store: str) -> tuple[Store, Runs]:
-    opened = open_store(stores.store_url(store, Path.cwd()))
-    return opened, Runs(opened, _now, os.urandom)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.probe import THOROUGH, Outcome, Report, probe
 from milepost.checkpoint.sending import Patience
 from milepost.cli import show, stores
 from milepost.cli.failing import FAILED, errors_console, fail
+from milepost.cli.options import AsJson, CredentialsFolder, StoreUrl
 from milepost.errors import MilepostError
 
 __all__ = ["check"]
@@ -29,20 +28,9 @@ _STYLES: Final[Mapping[Outcome, str]] = {
 
 
 def check(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="The store: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or file:PATH."
-        ),
-    ],
-    credentials: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with the files access-key-id, secret-access-key and, where there is one, "
-            "session-token; left out: what the environment offers."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
+    url: StoreUrl,
+    credentials: CredentialsFolder = None,
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """Find out whether a store can be trusted with runs.
 
@@ -52,7 +40,7 @@ def check(
     """
     errors = errors_console()
     try:
-        opened = open_store(stores.store_url(url, Path.cwd()), credentials)
+        opened = stores.opened(url, credentials).store
         errors.print(f"checking {opened.uri} with {THOROUGH.writers} writers ...", soft_wrap=True)
         report = probe(opened, patience=Patience(os.urandom))
     except MilepostError as error:

@@ -7,11 +7,8 @@ what it would do. It asks no cluster, so it never deletes a run because its Agen
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,11 +16,10 @@ from rich.text import Text
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.deletion import Carried, Finding, Sweeper
-from milepost.checkpoint.opening import open_store
-from milepost.checkpoint.runs import Runs
 from milepost.checkpoint.sweep import Cause, Prune, Remove, Trouble
 from milepost.cli import show, stores
 from milepost.cli.failing import errors_console, fail
+from milepost.cli.options import AsJson, CredentialsFolder, StoreUrl
 from milepost.errors import InvalidRun, MilepostError
 
 __all__ = ["gc"]
@@ -44,12 +40,7 @@ class Row:
 
 
 def gc(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="The store: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or file:PATH."
-        ),
-    ],
+    url: StoreUrl,
     namespace: Annotated[str, typer.Option(help="Only what is this namespace's.")] = "",
     dry_run: Annotated[  # noqa: FBT002  (a flag)
         bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")
@@ -67,14 +58,8 @@ def gc(
             "again, then runs again.",
         ),
     ] = False,
-    credentials: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with the files access-key-id, secret-access-key and, where there is one, "
-            "session-token; left out: what the environment offers."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,  # noqa: FBT002  (a flag)
+    credentials: CredentialsFolder = None,
+    as_json: AsJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """Delete from a store what nothing needs any more.
 
@@ -87,7 +72,7 @@ def gc(
     try:
         if dry_run == apply:
             raise InvalidRun("--dry-run", "give either --dry-run or --apply")
-        runs = Runs(open_store(stores.store_url(url, Path.cwd()), credentials), _now, os.urandom)
+        runs = stores.opened(url, credentials)
         chosen = (StoreKeys(namespace).namespace,) if namespace else ()
         sweeper = Sweeper(runs)
         rows = [
@@ -108,10 +93,6 @@ def gc(
         _print(rows)
     done = "deleted" if apply else "to be deleted"
     errors.print(f"{objects} objects, {show.size(size)} {done} in {runs.store.uri}", soft_wrap=True)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
 
 
 def _rows(sweeper: Sweeper, finding: Finding, *, apply: bool, orphans: bool) -> Iterator[Row]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -15,7 +13,6 @@ from rich.text import Text
 
 from milepost.api.names import StoreKeys
 from milepost.api.summary import NameRecord
-from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.repair import Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import NameSeen, Runs
 from milepost.checkpoint.sending import Patience
@@ -24,36 +21,24 @@ from milepost.checkpoint.survey import Survey
 from milepost.checkpoint.verify import Verified, verify_all, verify_name, verify_run
 from milepost.cli import stores
 from milepost.cli.failing import FAILED, errors_console, fail
+from milepost.cli.options import CredentialsFolder, StoreUrl
 from milepost.errors import Damaged, InvalidRun, MilepostError
 
 __all__ = ["repair", "verify"]
 
 _SHOWN: Final = 20
 
-Url = Annotated[
-    str,
-    typer.Argument(
-        metavar="URL", help="The store: s3://BUCKET/PREFIX?endpoint=URL&region=REGION, or file:PATH."
-    ),
-]
 Which = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The run, by its name.")]
 ById = Annotated[str, typer.Option("--run", metavar="NAMESPACE/RUNID", help="The run, by its id.")]
-Credentials = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder with the files access-key-id, secret-access-key and, where there is one, "
-        "session-token; left out: what the environment offers."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+OrJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def verify(
-    url: Url,
+    url: StoreUrl,
     which: Which = "",
     run: ById = "",
-    credentials: Credentials = None,
-    as_json: AsJson = False,  # noqa: FBT002  (a flag)
+    credentials: CredentialsFolder = None,
+    as_json: OrJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """Read everything of a run, or of all runs, and say what of it can be trusted.
 
@@ -65,7 +50,7 @@ def verify(
     errors = errors_console()
     damaged = 0
     try:
-        found = _chosen(_runs(url, credentials), which, run)
+        found = _chosen(stores.opened(url, credentials), which, run)
         shown = []
         for each in found:
             damaged += bool(each.problems)
@@ -86,7 +71,7 @@ def verify(
 
 
 def repair(
-    url: Url,
+    url: StoreUrl,
     which: Which = "",
     run: ById = "",
     apply: Annotated[  # noqa: FBT002  (a flag)
@@ -106,8 +91,8 @@ def repair(
             help="Also where nothing is damaged, to go on from an older state that the store went back to.",
         ),
     ] = False,
-    credentials: Credentials = None,
-    as_json: AsJson = False,  # noqa: FBT002  (a flag)
+    credentials: CredentialsFolder = None,
+    as_json: OrJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
     """Make a sound run of what is left of a damaged one.
 
@@ -117,29 +102,23 @@ def repair(
     """
     errors = errors_console()
     try:
-        runs = _runs(url, credentials)
+        runs = stores.opened(url, credentials)
         name, left = _one(runs, which, run)
         if not left.problems and not as_it_is:
             errors.print(f"run {left.keys.run_id}: nothing is damaged, and nothing was done", soft_wrap=True)
+            if as_json:
+                typer.echo(json.dumps(_as_json(left, name), indent=2))
             return
-        rescue = plan_repair(left, at=_now(), entropy=os.urandom)
+        rescue = plan_repair(left, at=stores.now(), entropy=os.urandom)
         if apply:
             patience = Patience(os.urandom)
             carry_out(runs, rescue, name, nobody_writes=nobody_writes, patience=patience)
     except MilepostError as error:
         fail(errors, error)
     if as_json:
-        typer.echo(json.dumps(_as_json(rescue, name, applied=apply), indent=2))
+        typer.echo(json.dumps(_as_json(left, name, rescue.head.run_id if apply else ""), indent=2))
     else:
         _tell(rescue, name, applied=apply)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
-
-
-def _runs(url: str, credentials: Path | None) -> Runs:
-    return Runs(open_store(stores.store_url(url, Path.cwd()), credentials), _now, os.urandom)
 
 
 def _chosen(runs: Runs, which: str, run: str) -> Iterable[Verified]:
@@ -240,10 +219,9 @@ def _listed(steps: Sequence[str]) -> str:
     return ", ".join(steps[:_SHOWN]) + more
 
 
-def _as_json(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> dict[str, object]:
-    left = rescue.survey
+def _as_json(left: Survey, name: NameSeen | None, new_run_id: str = "") -> dict[str, object]:
     verified = Verified(left.keys.namespace, name.record.name if name else "", left.keys.run_id, left)
-    return {**verified.as_json(), "applied": applied, "new_run_id": rescue.head.run_id if applied else ""}
+    return {**verified.as_json(), "applied": bool(new_run_id), "new_run_id": new_run_id}
 
 
 def _tell(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> None:

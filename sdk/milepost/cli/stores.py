@@ -1,9 +1,11 @@
-"""What `--store` may say, and what a run's name finds in a store."""
+"""Which store a command is about, and what a run's name finds in it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +13,11 @@ from milepost.api.names import StoreKeys, name_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.runs import Runs
-from milepost.checkpoint.store import Store
 from milepost.errors import InvalidRun, Missing
 
-__all__ = ["DEFAULT", "Known", "find", "store_url"]
+__all__ = ["DEFAULT", "Known", "find", "now", "opened", "store_url"]
 
 DEFAULT: Final = "file:.milepost"
 
@@ -27,6 +29,19 @@ class Known:
     namespace: str
     name: str
     head: Head
+
+
+def now() -> datetime:
+    """Return the time of day."""
+    return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
+
+
+def opened(url: str, credentials: Path | None = None) -> Runs:
+    """Return the runs of the store that a command names, a path being taken from the current folder.
+
+    Raises InvalidRun, StoreRefused.
+    """
+    return Runs(open_store(store_url(url, Path.cwd()), credentials), now, os.urandom)
 
 
 def store_url(text: str, folder: Path) -> str:
@@ -43,41 +58,43 @@ def store_url(text: str, folder: Path) -> str:
     )
 
 
-def _known_runs(store: Store, namespace: str, runs: Runs) -> Iterator[Known]:
+def _known_runs(runs: Runs, namespace: str) -> Iterator[Known]:
     """Yield the names of one namespace, or of all where it is empty, in order.
 
     Raises InvalidRun for what is no namespace, Missing where a name leads to no head, what reading raises.
     """
     prefix = f"{StoreKeys(namespace).namespace}/names/" if namespace else ""
-    for at in sorted(filter(None, (name_at(listed.key) for listed in store.list(prefix)))):
-        known = _known(store, *at, runs)
+    for at in sorted(filter(None, (name_at(listed.key) for listed in runs.store.list(prefix)))):
+        known = _known(runs, *at)
         if isinstance(known, Known):
             yield known
 
 
-def find(store: Store, namespace: str, name: str, runs: Runs) -> Known:
+def find(runs: Runs, namespace: str, name: str) -> Known:
     """Return the run of this name; with an empty one, the only run there is. Raises InvalidRun, Missing."""
     if name:
-        known = _known(store, namespace or "default", name, runs)
+        known = _known(runs, namespace or "default", name)
         if isinstance(known, str):
             raise InvalidRun("NAME", known)
         if known is None:
-            raise InvalidRun("NAME", f"{store.uri} has no run {namespace or 'default'}/{name}")
+            raise InvalidRun("NAME", f"{runs.store.uri} has no run {namespace or 'default'}/{name}")
         return known
-    found = list(_known_runs(store, namespace, runs))
+    found = list(_known_runs(runs, namespace))
     if len(found) != 1:
         names = ", ".join(f"{each.namespace}/{each.name}" for each in found)
-        raise InvalidRun("NAME", f"choose one of {names}" if names else f"there is no run in {store.uri}")
+        raise InvalidRun(
+            "NAME", f"choose one of {names}" if names else f"there is no run in {runs.store.uri}"
+        )
     return found[0]
 
 
-def _known(store: Store, namespace: str, name: str, runs: Runs) -> Known | str | None:
+def _known(runs: Runs, namespace: str, name: str) -> Known | str | None:
     """Return the run of this name; None if it has none; in words, what is left of one that has expired."""
     record = runs.look_up(namespace, name)
     if record is None:
         return None
     keys = StoreKeys(namespace, record.record.run_id)
-    head = read_head(store, keys)
+    head = read_head(runs.store, keys)
     if not isinstance(head, HeadAt) and record.record.state is NameState.EXPIRED:
         ended = record.record.outcome
         return f"run {namespace}/{name} ended as {ended}, and its checkpoints have expired"

@@ -159,6 +159,8 @@ def test_a_sound_run_is_left_alone(store: FileStore) -> None:
     done = call("repair", store, "team/triage", "--apply")
 
     assert (done.exit_code, "nothing is damaged" in done.stderr, contents(store)) == (0, True, before)
+    told = json.loads(call("repair", store, "team/triage", "--apply", "--json").stdout)
+    assert (told["sound"], told["applied"], told["new_run_id"], contents(store)) == (True, False, "", before)
 
 
 def test_a_repair_says_what_it_did(store: FileStore) -> None:
