@@ -67,6 +67,8 @@ class Deployment:
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
             "stores": {"default": {**store, "credentials": {"secretName": SECRET}}},
             "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+            # Ten minutes, the default, are longer than a test may wait.
+            "storeSweepSeconds": 60,
         }
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             yaml.safe_dump(values, file)
