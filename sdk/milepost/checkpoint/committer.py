@@ -204,15 +204,17 @@ class Committer:
             self._write_next()
 
     def _halt(self, why: RunHalted) -> None:
-        """Record that the history is damaged, and then go no further. What ended meanwhile is recorded."""
+        """Record that the history is damaged, after what has ended already, and then go no further."""
         if self._ended:
             return
         if isinstance(self._state.outcome, Halted):
             self._fail(why)
             self._on_lost(why)
+        if any(isinstance(event, Halted) for each in self._waiting for event in each.events):
+            return
         halted = Halted(reason=why.reason, message=why.message)
         done = asyncio.get_running_loop().create_future()
-        self._waiting.insert(0, _Waiting((halted,), done, deferred=False))
+        self._waiting.append(_Waiting((halted,), done, deferred=False))
 
     def _wanted(self) -> bool:
         """Tell whether somebody waits for what was handed over meanwhile, or enough of it is there."""

@@ -673,3 +673,34 @@ class TestLongRuns:
         assert (head.phase, head.reason) == (Phase.HALTED, "Missing")
         assert segment_key(KEYS, first) in head.message
         assert [type(error) for error in executor.lost] == [RunHalted]
+
+    @pytest.mark.req("D3", "B4")
+    async def test_what_ended_while_damage_was_met_is_recorded_before_the_halt(
+        self, executor: Executor
+    ) -> None:
+        while len(executor.committer.head.segments) < 3:
+            await self.grow(executor, 1, first=len(executor.committer.state.completed))
+        executor.store.inner.delete(segment_key(KEYS, executor.committer.head.segments[0]))
+        executor.committer._archive = Archive(executor.store, KEYS)
+        sealing, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            sealing.set()
+            assert go_on.wait(10)
+
+        executor.store.next_puts(Fault(before=hold), only="/segments/")
+        growing = asyncio.create_task(self.grow(executor, 100, first=1000))
+        assert await asyncio.to_thread(sealing.wait, 10)
+        beside = asyncio.create_task(executor.commit(a_step("beside")))
+        await turn()
+        go_on.set()
+        with pytest.raises(RunHalted):
+            await growing
+        await beside
+
+        head = executor.stands().head
+        assert (head.phase, head.reason) == (Phase.HALTED, "Missing")
+        assert "beside" in executor.committer.state.completed
+        kinds = [event.kind for record, _ in head.records() for event in record.events]
+        assert (kinds[-2:], kinds.count("halted")) == (["step_completed", "halted"], 1)
+        assert [type(error) for error in executor.lost] == [RunHalted]
