@@ -2,14 +2,17 @@
 
 Nothing is judged here: a record that is read is a candidate for its number, `proved` where the digest of its
 object says that it is what was written. Objects that no head names any more are read too: what was merged
-away and not yet removed, and the undamaged lines of a damaged segment, may hold exactly what is missing.
+away and not yet removed, and the undamaged lines of a damaged segment or head, may hold exactly what is
+missing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.base import Base, base_key, parse_base
@@ -23,6 +26,10 @@ from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, Damaged, FormatTooNew, Missing
 
 __all__ = ["Line", "Problem", "Remains", "fetch", "require"]
+
+_PREDECESSOR: Final = re.compile(rb'"(?:prev|chain)":"([0-9a-f]{64})"')
+"""The digest of the record before, as a record has it, and a header that of its newest. Read from the bytes,
+since it may stand in a line that cannot be read as a whole."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class Remains:
         self.problems: list[Problem] = []
         self.lines: dict[int, list[Line]] = {}
         self.bases: dict[str, State] = {}
+        self._hurt: bytes | None = None
         self.head = self._read_head()
         self.listed = {listed.key for listed in store.list(keys.run)}
         if self.head is None and self.problems[-1].kind == FormatTooNew.__name__:
@@ -70,6 +78,8 @@ class Remains:
             self._read_segment(key, named.get(key))
         if self.head is not None:
             self._collect(self.head.head.tail, keys.head, proved=True)
+        elif self._hurt is not None:
+            self._collect(_vouched_for(self._hurt, keys), keys.head, proved=False)
         self._read_bases()
 
     def note(self, error: Damaged | FormatTooNew) -> None:
@@ -83,6 +93,7 @@ class Remains:
     def _read_head(self) -> HeadAt | None:
         try:
             found = require(fetch(self._store, self.keys.head), self.keys.head, "there is no head")
+            self._hurt = found.body
             return HeadAt(parse_head(found.body, self.keys), found.etag)
         except (Damaged, FormatTooNew) as error:
             self.note(error)
@@ -134,6 +145,18 @@ class Remains:
                 self.bases[key] = parse_base(found.body, base, self.keys)
             except (Damaged, FormatTooNew) as error:
                 self.note(error)
+
+
+def _vouched_for(head: bytes, keys: StoreKeys) -> list[bytes]:
+    """Return the lines of a damaged head that are what was written: the next record says so, or its header.
+
+    Nothing is returned of a head that does not say whose it is.
+    """
+    header, *lines = head.splitlines(keepends=True) or [b""]
+    if f'"run_id":"{keys.run_id}"'.encode() not in header:
+        return []
+    vouched = set(_PREDECESSOR.findall(head))
+    return [line for line in lines if digest_of(line).encode() in vouched]
 
 
 def fetch(store: Store, key: str) -> Found | Damaged | None:

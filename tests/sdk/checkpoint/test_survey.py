@@ -126,23 +126,49 @@ def test_a_lost_segment_is_made_good_by_those_that_it_was_merged_from_but_for_wh
     assert last - first < 10
 
 
-@pytest.mark.parametrize("lost", [True, False])
-def test_without_a_head_the_segments_tell_the_history_but_for_the_newest_records(
-    store: MemoryStore, *, lost: bool
-) -> None:
-    head = head_of(store)
-    if lost:
-        store.delete(KEYS.head)
-    else:
-        flip(store, KEYS.head)
+def test_without_a_head_the_segments_tell_the_history_but_for_the_newest_records(store: MemoryStore) -> None:
+    sealed = head_of(store).segments[-1].last
+    store.delete(KEYS.head)
 
     seen = survey(store, KEYS)
 
-    sealed = head.segments[-1].last
-    assert kinds(seen) == [("Missing" if lost else "Corrupt", KEYS.head)]
+    assert kinds(seen) == [("Missing", KEYS.head)]
     assert (seen.head, seen.last, seen.trusted) == (None, sealed, sealed)
     assert seen.started is not None
     assert seen.repeats == ()
+
+
+def test_of_a_damaged_head_the_records_that_others_vouch_for_can_be_trusted(store: MemoryStore) -> None:
+    head = head_of(store)
+    sealed = head.segments[-1].last
+    assert len(head.tail) > 3
+    body = head.body().replace(head.tail[1], head.tail[1].replace(b'"epoch":', b'"epock":'))
+    overwrite(store, KEYS.head, body)
+
+    seen = survey(store, KEYS)
+
+    damaged = sealed + 2
+    assert kinds(seen)[0] == ("Corrupt", KEYS.head)
+    assert (seen.head, seen.trusted, seen.lost) == (None, damaged - 1, ((damaged, damaged),))
+    # The header's own digest of the newest record vouches for that one.
+    assert seen.readable == ((damaged + 1, head.seq),)
+
+
+def test_of_a_damaged_head_no_record_is_believed_that_was_changed_and_still_reads(store: MemoryStore) -> None:
+    head = head_of(store)
+    newest = head.tail[-1]
+    changed = newest.replace(b'"ended_at":"2', b'"ended_at":"3')
+    assert changed != newest
+    overwrite(store, KEYS.head, head.body().replace(newest, changed))
+
+    assert survey(store, KEYS).last == head.seq - 1
+
+
+def test_of_a_head_that_is_another_runs_nothing_is_believed(store: MemoryStore) -> None:
+    head = head_of(store)
+    overwrite(store, KEYS.head, replace(head, run_id="b" * 20).body())
+
+    assert survey(store, KEYS).last == head.segments[-1].last
 
 
 def test_without_a_head_and_a_segment_the_bases_tell_which_steps_there_were(store: MemoryStore) -> None:
