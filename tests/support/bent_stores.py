@@ -24,6 +24,7 @@ __all__ = [
     "Meeting",
     "MixesBodies",
     "Silent",
+    "SlowToOne",
     "Throttling",
 ]
 
@@ -229,6 +230,20 @@ class Silent(Bent):
     def get(self, key: str, *, unless_etag: str = "") -> Read:
         del unless_etag
         raise StoreUnavailable(key, waited=1.0, cause="time-out")
+
+
+@dataclass
+class SlowToOne(Bent):
+    """Lets the first reader wait for its answer, for so many seconds."""
+
+    seconds: float = 0.5
+    _first: threading.Lock = field(default_factory=threading.Lock)
+
+    @override
+    def get(self, key: str, *, unless_etag: str = "") -> Read:
+        if self._first.acquire(blocking=False):
+            threading.Event().wait(self.seconds)
+        return super().get(key, unless_etag=unless_etag)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
@@ -30,8 +30,6 @@ FOLDER: Final = "_probe/"
 """Everything that a probe writes lies here, below a nonce of its own. No namespace can have this name."""
 
 _TRIES: Final = 5
-# Writers that start together; a thread that never came to the start is a bug of this machine's.
-_START_WITHIN_S: Final = 60.0
 
 
 class Outcome(StrEnum):
@@ -227,24 +225,29 @@ def _race(bench: _Bench, key: str, etag: str) -> None:
         except BaseException:
             start.abort()
             raise
-        start.wait(_START_WITHIN_S)
+        start.wait(bench.patience.deadline)
         return bench.put(key, body, etag) is not None
 
     with ThreadPoolExecutor(len(bodies), thread_name_prefix="probe") as pool:
-        told = [pool.submit(write, body) for body in bodies]
-    winners = [body for body, won in zip(bodies, _results(told), strict=True) if won]
+        writing = [pool.submit(write, body) for body in bodies]
+    told = _results(writing, key, bench.patience)
+    winners = [body for body, won in zip(bodies, told, strict=True) if won]
     if len(winners) != 1:
         raise _Failed(f"{len(winners)} of {len(bodies)} writers were told that they alone had written")
     if bench.body(key) != winners[0]:
         raise _Failed("the store holds other bytes than those of the one writer that was told it had won")
 
 
-def _results(told: list[Any]) -> list[bool]:
-    """Return what the writers were told. Raises what one met; a broken start only for want of that."""
-    errors = [error for each in told if (error := each.exception()) is not None]
-    for error in sorted(errors, key=lambda each: isinstance(each, threading.BrokenBarrierError)):
-        raise error
-    return [bool(each.result()) for each in told]
+def _results(writing: list[Future[bool]], key: str, patience: Patience) -> list[bool]:
+    """Return what the writers were told. Raises what one met; that they did not begin only for want of that."""
+    errors = [error for each in writing if (error := each.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, threading.BrokenBarrierError):
+            raise error
+    if errors:
+        cause = "some of the writers that begin together had no answer in time"
+        raise StoreUnavailable(key, waited=patience.deadline, cause=cause)
+    return [each.result() for each in writing]
 
 
 def _create_once(bench: _Bench) -> tuple[str, dict[str, float]]:

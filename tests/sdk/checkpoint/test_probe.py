@@ -15,7 +15,7 @@ from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Store
 from milepost.errors import StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import FakeS3, Fault, Reply
-from tests.support.bent_stores import BENT, Bent, Closed, MixesBodies, Silent, Throttling
+from tests.support.bent_stores import BENT, Bent, Closed, MixesBodies, Silent, SlowToOne, Throttling
 from tests.support.store_doubles import FakeTime
 
 QUICK = Effort(writers=8, creations=2, replacements=2, samples=3)
@@ -100,6 +100,14 @@ def test_answers_that_are_lost_make_neither_a_winner_nor_a_failure() -> None:
 def test_a_store_that_gives_no_answer_is_unavailable_and_not_unsafe() -> None:
     with pytest.raises(StoreUnavailable, match="time-out"):
         probe(Silent(), patience=Patience(os.urandom, deadline=0.1), effort=Effort(writers=2))
+
+
+@pytest.mark.req("S2")
+def test_a_store_that_lets_one_writer_wait_too_long_is_unavailable_and_not_unsafe() -> None:
+    store = SlowToOne()
+
+    with pytest.raises(StoreUnavailable, match="had no answer in time"):
+        probe(store, patience=Patience(os.urandom, deadline=0.1), effort=Effort(writers=2))
 
 
 def test_a_checksum_that_could_not_be_tried_is_no_failure(fake: FakeS3) -> None:
