@@ -239,7 +239,7 @@ def _race(bench: _Bench, key: str, etag: str) -> None:
 
 
 def _results(writing: list[Future[bool]], key: str, patience: Patience) -> list[bool]:
-    """Return what the writers were told. Raises what one met; that they did not begin only for want of that."""
+    """Return what the writers were told. Raises what one met, and else that some did not begin."""
     errors = [error for each in writing if (error := each.exception()) is not None]
     for error in errors:
         if not isinstance(error, threading.BrokenBarrierError):
