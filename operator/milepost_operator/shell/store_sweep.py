@@ -21,7 +21,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from milepost.checkpoint.deletion import Carried, Finding, Memory, Sweeper
+from milepost.checkpoint.deletion import Carried, Finding, Sweeper
+from milepost.checkpoint.gathering import Memory
 from milepost.checkpoint.sweep import Living, Remove, Trouble
 from milepost.errors import MilepostError
 from milepost_operator.shell.cluster import ApiError, Cluster, Unreachable

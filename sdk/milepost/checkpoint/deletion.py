@@ -6,27 +6,24 @@ anything is left, what is left says what to do. Nothing is decided by what an ea
 are read again, and replaced on condition that they are still what the verdict was about.
 
 Names are never removed, only given up: a DELETE has no condition, and could hit the record of a run that was
-begun a moment ago. The surprise: the time is the store's own, taken from an object that is written and
-removed for it, because ages are differences between the store's own dates.
+begun a moment ago.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
-from milepost.api.names import StoreKeys, name_at, numbers_at, run_at
+from milepost.api.names import StoreKeys, numbers_at
 from milepost.api.resource import DeletionPolicy, Phase
 from milepost.api.summary import NameRecord, NameState
-from milepost.checkpoint.answers import Purpose, Write
 from milepost.checkpoint.archive import Archive
+from milepost.checkpoint.gathering import Look, Memory, listed, store_time
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
 from milepost.checkpoint.runs import HeadSeen, NameSeen, Runs, Stale
 from milepost.checkpoint.sealed import segment_key
-from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Listed
 from milepost.checkpoint.sweep import (
     Ages,
@@ -43,20 +40,13 @@ from milepost.checkpoint.sweep import (
     named_blobs,
     unnamed_blobs,
 )
-from milepost.errors import Corrupt, Damaged, FormatTooNew, RunDeleted, StoreUnavailable
+from milepost.errors import Damaged, FormatTooNew, RunDeleted
 
-__all__ = ["CLOCK_FOLDER", "Carried", "Finding", "Memory", "Resources", "Sweeper"]
+__all__ = ["Carried", "Finding", "Resources", "Sweeper"]
 
-CLOCK_FOLDER: Final = "_sweep/"
-"""Where objects are written to learn the store's time."""
-
-_STALE_CLOCK_S: Final = 3600.0
-_SETTLED_S: Final = 10.0
 _TRIES_TO_END: Final = 20
 _ROUNDS: Final = 10
 """How often a run is listed until nothing of it is left; a writer that was asleep may add to it meanwhile."""
-
-_RunKey: TypeAlias = tuple[str, str]
 
 
 class Resources(Protocol):
@@ -105,26 +95,6 @@ class Carried:
     stayed: tuple[str, ...] = ()
 
 
-@dataclass
-class Memory:
-    """What was read in earlier looks, so that one costs no read of what has not changed since.
-
-    Only what was some seconds old when it was read is kept: a date may be a second coarse, and so the same
-    for what was written just after.
-    """
-
-    heads: dict[str, tuple[Listed, Head | Unreadable]] = field(default_factory=dict)
-    names: dict[str, tuple[Listed, NameRecord | Unreadable]] = field(default_factory=dict)
-    whole: set[str] = field(default_factory=set)
-    """Keys of segments that were read back, and of runs that ended whose blobs were held against the log."""
-
-
-@dataclass
-class _Listing:
-    objects: dict[_RunKey, list[Listed]] = field(default_factory=lambda: defaultdict(list))
-    names: dict[str, tuple[_RunKey, Listed]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Sweeper:
     """Looks through one store. Every method blocks, and raises StoreUnavailable and StoreRefused.
@@ -141,56 +111,25 @@ class Sweeper:
 
     def store_time(self) -> float:
         """Return the store's own time, in seconds since 1970."""
-        store = self.runs.store
-        key = f"{CLOCK_FOLDER}{self.runs.entropy(9).hex()}"
-        patience = Patience(self.runs.entropy, deadline=self.runs.deadline)
-        send(store, Write(Purpose.CREATE, key, b"{}"), patience)
-        listed = list(store.list(CLOCK_FOLDER))
-        now = next((each.modified for each in listed if each.key == key), None)
-        store.delete(key)
-        if now is None:
-            raise StoreUnavailable(key, waited=0.0, cause="it was written, and the listing does not show it")
-        for each in listed:
-            if each.key != key and now - each.modified > _STALE_CLOCK_S:
-                store.delete(each.key)
-        return now
+        return store_time(self.runs)
 
     def look(self, namespaces: Sequence[str] = ()) -> Iterator[Finding]:
         """Yield what is to be done in these namespaces, or in all of them.
 
         Nothing is changed but for learning the time. Of a run with nothing to do there is no finding.
         """
-        now = self.store_time()
-        listing = self._listed(namespaces)
+        look = self._look(namespaces)
         # After the listing: what stands there for a resource was written when it existed.
         living = self.resources.living() if self.resources else None
-        names = {key: (at, self._name(now, at, listed)) for key, (at, listed) in listing.names.items()}
-        known = {
-            (namespace, record.run_id): record
-            for (namespace, _), record in names.values()
-            if isinstance(record, NameRecord)
-        }
-        blurred = {at: record.why for at, record in names.values() if isinstance(record, Unreadable)}
-        for (namespace, name), why in blurred.items():
-            yield Finding(StoreKeys(namespace).name(name), Trouble(f"the name cannot be read: {why}"), name)
-        wanted = {key for key, record in known.items() if record.state is NameState.KEPT}
-        for namespace, run_id in sorted(listing.objects.keys() | wanted):
-            keys = StoreKeys(namespace, run_id)
-            objects = tuple(listing.objects.get((namespace, run_id), ()))
-            head = self._head(now, keys, objects)
-            sight = Sight(
-                keys=keys,
-                now=now,
-                objects=objects,
-                head=head,
-                named=known.get((namespace, run_id)),
-                doubt=_doubt(namespace, head, blurred),
-                living=living,
-                ages=self.ages,
-            )
+        names = look.names()
+        for (namespace, name), record in names.items():
+            if isinstance(record, Unreadable):
+                trouble = Trouble(f"the name cannot be read: {record.why}")
+                yield Finding(StoreKeys(namespace).name(name), trouble, name)
+        for sight in look.sights(names, living=living, ages=self.ages):
             if (finding := self._finding(sight)) is not None:
                 yield finding
-        self._forget(listing)
+        look.forget()
 
     def carry_out(self, finding: Finding, *, orphans: bool = False) -> Carried:
         """Do what was found to be done, unless it no longer holds. Objects of no run only if `orphans`."""
@@ -218,13 +157,12 @@ class Sweeper:
 
     def expired_names(self, namespaces: Sequence[str] = ()) -> Iterator[tuple[str, str, float]]:
         """Yield each name of which nothing is left but its run's outcome: namespace, name, age in seconds."""
-        now = self.store_time()
-        listing = self._listed(namespaces)
-        for at, listed in listing.names.values():
-            record = self._name(now, at, listed)
-            left = isinstance(record, NameRecord) and (at[0], record.run_id) in listing.objects
-            if isinstance(record, NameRecord) and record.state is NameState.EXPIRED and not left:
-                yield *at, now - listed.modified
+        look = self._look(namespaces)
+        for at, record in look.names().items():
+            if not isinstance(record, NameRecord) or record.state is not NameState.EXPIRED:
+                continue
+            if (at[0], record.run_id) not in look.listing.objects:
+                yield *at, look.now - look.listing.names[at].modified
 
     def forget(self, namespace: str, name: str) -> str:
         """Let a name start anew that only tells an outcome. Return why it was left, if it was."""
@@ -237,47 +175,8 @@ class Sweeper:
             return str(error)
         return ""
 
-    def _listed(self, namespaces: Sequence[str]) -> _Listing:
-        listing = _Listing()
-        for prefix in [f"{namespace}/" for namespace in namespaces] or [""]:
-            for listed in self.runs.store.list(prefix):
-                if (of_run := run_at(listed.key)) is not None:
-                    listing.objects[of_run].append(listed)
-                elif (named := name_at(listed.key)) is not None:
-                    listing.names[listed.key] = (named, listed)
-        return listing
-
-    def _name(self, now: float, at: _RunKey, listed: Listed) -> NameRecord | Unreadable:
-        known = self.memory.names.get(listed.key)
-        if known is not None and known[0] == listed:
-            return known[1]
-        try:
-            seen = self.runs.read_name(*at)
-        except (Corrupt, FormatTooNew) as error:
-            record: NameRecord | Unreadable = Unreadable(str(error))
-        else:
-            # Removed by hand since the listing: who knows what it said.
-            record = seen.record if seen else Unreadable("it was removed while it was looked at")
-        if now - listed.modified > _SETTLED_S:
-            self.memory.names[listed.key] = (listed, record)
-        return record
-
-    def _head(self, now: float, keys: StoreKeys, objects: Sequence[Listed]) -> Head | Unreadable | None:
-        """Return the head; asked for where the listing shows none, since a listing is no snapshot."""
-        listed = next((each for each in objects if each.key == keys.head), None)
-        known = self.memory.heads.get(keys.head)
-        if known is not None and listed is not None and known[0] == listed:
-            return known[1]
-        try:
-            seen = read_head(self.runs.store, keys)
-        except (Corrupt, FormatTooNew) as error:
-            found: Head | Unreadable | None = Unreadable(str(error))
-        else:
-            # Without its records, which nobody judges by: thousands of heads are kept.
-            found = replace(seen.head, tail=()) if isinstance(seen, HeadAt) else None
-        if listed is not None and found is not None and now - listed.modified > _SETTLED_S:
-            self.memory.heads[keys.head] = (listed, found)
-        return found
+    def _look(self, namespaces: Sequence[str]) -> Look:
+        return Look(self.runs, self.memory, self.store_time(), listed(self.runs.store, namespaces))
 
     def _finding(self, sight: Sight) -> Finding | None:
         verdict: Verdict = judge(sight)
@@ -308,16 +207,6 @@ class Sweeper:
         if not unnamed:
             self.memory.whole.add(key)
         return Prune((*verdict.objects, *unnamed))
-
-    def _forget(self, listing: _Listing) -> None:
-        """Drop what is remembered of objects that are gone; what another look saw of other namespaces too."""
-        heads = {each.key for objects in listing.objects.values() for each in objects}
-        for key in self.memory.heads.keys() - heads:
-            del self.memory.heads[key]
-        for key in self.memory.names.keys() - listing.names.keys():
-            del self.memory.names[key]
-        runs = {StoreKeys(*at).run for at in listing.objects}
-        self.memory.whole &= heads | runs
 
     def _prune(self, sight: Sight, useless: Iterable[Useless]) -> Carried:
         """Delete what is useless. What stands in a segment's place has been read back before it goes."""
@@ -429,15 +318,6 @@ class Sweeper:
                 store.delete(each.key)
                 done = Carried(done.objects + 1, done.size + each.size)
         return replace(done, left="its objects are still listed; the next sweep goes on")
-
-
-def _doubt(namespace: str, head: Head | Unreadable | None, blurred: dict[_RunKey, str]) -> str:
-    """Return which name that may lead to the run cannot be read, and why. Only a head tells its name."""
-    wanted = head.name if isinstance(head, Head) else None
-    for (where, name), why in blurred.items():
-        if where == namespace and wanted in (None, name):
-            return f"{name}: {why}"
-    return ""
 
 
 def _lines(runs: Runs, head: Head) -> Iterator[bytes]:

@@ -14,7 +14,8 @@ from milepost.api.summary import NameRecord, NameState
 from milepost.checkpoint.answers import Done, Purpose, Write
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.claim import claim
-from milepost.checkpoint.deletion import Carried, Finding, Memory, Sweeper
+from milepost.checkpoint.deletion import Carried, Finding, Sweeper
+from milepost.checkpoint.gathering import Memory
 from milepost.checkpoint.head import draft
 from milepost.checkpoint.history import HeadAt, load
 from milepost.checkpoint.memory import MemoryStore
