@@ -32,6 +32,7 @@ def judged(store: S3Store) -> Report:
 
 
 @pytest.mark.parametrize("server", known_bad.SERVERS, ids=lambda server: server.package)
+@pytest.mark.req("F-D10")
 def test_a_server_that_ignores_conditions_is_refused_and_told_why(server: BadServer, tmp_path: Path) -> None:
     with known_bad.running(server) as running:
         report = judged(open_store(config_on(running, tmp_path)("")))

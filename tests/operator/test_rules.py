@@ -551,7 +551,7 @@ def test_what_earlier_resources_of_the_name_lost_counts_too() -> None:
     assert decided.reason == "ExecutorFailed"
 
 
-@pytest.mark.req("K1")
+@pytest.mark.req("K1", "F-A8")
 def test_running_out_of_memory_at_one_step_has_its_own_limit() -> None:
     pod = an_ended_pod(code=137, reason="OOMKilled")
     twice = an_observation(a_run(failures={"AgentFailed": 2}), pod, head=a_head(oom_at_step=1))

@@ -126,7 +126,7 @@ def test_another_write_in_the_same_epoch_is_a_bug_and_said_so(theirs: Head) -> N
         after_look(a_write(), found(theirs))
 
 
-@pytest.mark.req("C1")
+@pytest.mark.req("C1", "F-D8")
 @pytest.mark.parametrize(
     "theirs",
     [replace(OURS, epoch=0), replace(OURS, seq=OURS.seq - 1, nonce="x"), replace(OURS, seq=1)],

@@ -140,6 +140,7 @@ async def test_commits_of_one_moment_share_one_write(executor: Executor) -> None
     assert len(executor.store.puts) == 1
 
 
+@pytest.mark.req("F-A12")
 async def test_commits_that_come_during_a_write_share_the_next(executor: Executor) -> None:
     release = threading.Event()
     executor.store.next_puts(Fault(before=lambda: _wait(release)))
@@ -432,6 +433,7 @@ async def test_a_failed_try_and_its_steps_are_seen_by_the_next_step_at_once(exec
     assert [each.attempt for each in executor.committer.state.failed["one"]] == [1, 2]
 
 
+@pytest.mark.req("F-A12")
 async def test_a_forked_child_cannot_record(executor: Executor) -> None:
     await executor.commit(a_step("one"))
 

@@ -84,7 +84,7 @@ def test_the_state_read_back_is_the_state_that_was_folded_while_writing(sizes: l
     assert load(store, head) == live
 
 
-@pytest.mark.req("D2")
+@pytest.mark.req("D2", "F-D7")
 def test_a_segment_that_is_gone_is_reported_by_its_key_and_never_skipped() -> None:
     store, head = stored(*long_run(60))
     for segment in head.segments:

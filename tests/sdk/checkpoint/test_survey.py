@@ -69,6 +69,7 @@ def test_what_was_merged_away_and_not_yet_removed_is_no_damage(run: RunInMemory)
     assert len(seen.orphans) > 10
 
 
+@pytest.mark.req("F-D7")
 def test_a_lost_segment_is_named_with_what_is_before_and_after_it(store: MemoryStore) -> None:
     head = head_of(store)
     for segment, key in zip(head.segments, segments_of(store), strict=True):

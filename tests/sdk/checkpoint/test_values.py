@@ -44,7 +44,7 @@ def text_of(size: int) -> str:
     return "x" * (size - 2)
 
 
-@pytest.mark.req("A6")
+@pytest.mark.req("A6", "F-D11")
 @pytest.mark.parametrize(
     ("size", "blobs"),
     [(2, 0), (MAX_INLINE - 1, 0), (MAX_INLINE, 0), (MAX_INLINE + 1, 1), (2**20, 1)],
@@ -296,6 +296,7 @@ def test_a_blob_that_matches_its_name_and_is_no_value_is_corrupt(store: FaultySt
         values(store).read(value)
 
 
+@pytest.mark.req("F-D11")
 def test_more_than_can_be_read_back_is_never_written(store: FaultyStore) -> None:
     with pytest.raises(NotStorable, match=f"are more than {codec.MAX_BYTES}"):
         values(store).keep("x" * codec.MAX_BYTES)

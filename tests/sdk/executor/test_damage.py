@@ -133,7 +133,7 @@ def test_an_anchor_that_the_history_holds_lets_the_run_go_on(run: RunOnDisk) -> 
     assert go_on(run, MILEPOST_ANCHOR=anchor_of(run)).code == 0
 
 
-@pytest.mark.req("I4", "D2")
+@pytest.mark.req("I4", "D2", "F-D8")
 def test_a_store_that_went_back_halts_the_run_and_names_both_positions(run: RunOnDisk) -> None:
     head = run.head.head
     older = contents_of(run)
@@ -156,7 +156,7 @@ def test_a_store_that_went_back_halts_the_run_and_names_both_positions(run: RunO
     assert go_on(run).code == 0
 
 
-@pytest.mark.req("I4", "D2")
+@pytest.mark.req("I4", "D2", "F-D8")
 def test_a_store_that_went_back_and_was_written_to_since_is_noticed_too(run: RunOnDisk) -> None:
     older = contents_of(run)
     assert go_on(run, DIE_AFTER="52").code == -9

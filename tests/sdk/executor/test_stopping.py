@@ -13,7 +13,7 @@ from milepost.testing.fake_s3 import FakeS3, Fault, Hold
 from tests.support.sessions import RunOnDisk, wait_until
 
 
-@pytest.mark.req("D4")
+@pytest.mark.req("D4", "F-A9")
 def test_a_step_that_fits_the_grace_period_is_recorded_and_no_other_is_started(run: RunOnDisk) -> None:
     run.begin("stepping:held", world=str(run.world))
     with run.executor() as executor:
@@ -30,6 +30,7 @@ def test_a_step_that_fits_the_grace_period_is_recorded_and_no_other_is_started(r
     assert (run.lines("ran"), len(run.lines("holding"))) == (["2"], 1)
 
 
+@pytest.mark.req("F-A9")
 def test_a_step_that_does_not_fit_is_left_before_the_kill(run: RunOnDisk) -> None:
     run.begin("stepping:held", world=str(run.world))
     with run.executor(MILEPOST_GRACE_SECONDS="4") as executor:
@@ -44,6 +45,7 @@ def test_a_step_that_does_not_fit_is_left_before_the_kill(run: RunOnDisk) -> Non
     assert (run.events(StepCompleted), run.events(StepFailure), run.lines("unwound")) == ([], [], [])
 
 
+@pytest.mark.req("F-A9")
 def test_an_agent_that_blocks_the_event_loop_is_left_before_the_kill(run: RunOnDisk) -> None:
     run.begin("stepping:blocking", world=str(run.world))
     with run.executor(MILEPOST_GRACE_SECONDS="5") as executor:
