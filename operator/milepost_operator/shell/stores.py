@@ -185,7 +185,7 @@ class Stores:
         if seen is None and name.record.state is NameState.EXPIRED:
             return Recorded(name)
         if seen is None:
-            # The run may have been deleted since its name was read. Only if the name still stands it is damage.
+            # It may have been deleted since its name was read. Only if the name still stands it is damage.
             again = await self._call(runs.look_up, run.namespace, run.name)
             if again is None or again.etag != name.etag:
                 return await self._follow(run, again, None)
