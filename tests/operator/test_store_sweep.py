@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +14,7 @@ from milepost.api.summary import NameState
 from milepost.checkpoint.memory import MemoryStore
 from milepost.errors import RunDeleted, StoreUnavailable
 from milepost_operator.core.observation import StoreProblem
+from milepost_operator.shell.cluster import Cluster
 from milepost_operator.shell.store_sweep import StoreSweep, swept_namespaces
 from milepost_operator.shell.stores_file import StoreEntry
 from tests.operator.conftest import Executor, World, head_of
@@ -223,6 +225,22 @@ async def test_a_list_that_breaks_off_is_no_list(swept: World) -> None:
 
     assert keys(swept) == before
     assert not swept.api.faults[0].times
+
+
+async def test_a_question_that_a_stopping_operator_takes_back_is_no_answer_and_no_bug(swept: World) -> None:
+    await a_started_run(swept, deletionPolicy="Delete")
+    delete(swept)
+    before = keys(swept)
+
+    def taken_back() -> dict[str, str]:
+        raise asyncio.CancelledError
+
+    swept.cluster = Cluster(swept.session, swept.server, taken_back)
+    with structlog.testing.capture_logs() as logs:
+        await sweep(swept)
+
+    assert keys(swept) == before
+    assert {each["event"] for each in logs} == {"no run goes for want of its resource: the list failed"}
 
 
 async def test_a_resource_that_came_back_since_the_list_keeps_its_run(swept: World) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -40,6 +40,9 @@ _BLOBS_WITHIN_S: Final = 24 * 3600.0
 
 _API_WITHIN_S: Final = 60.0
 
+# The loop of an operator that is stopping takes back what it was asked.
+_NOT_KNOWN: Final = (ApiError, Unreachable, TimeoutError, CancelledError)
+
 
 def swept_namespaces(entry: StoreEntry, watched: Sequence[str]) -> tuple[str, ...] | None:
     """Return the namespaces of a store to sweep, none of them for all; None where there is nothing to do."""
@@ -63,14 +66,14 @@ class _Resources:
     def living(self) -> Living | None:
         try:
             return Living(self.cluster_id, self._ask(self._uids()))
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except _NOT_KNOWN as error:
             log.warning("no run goes for want of its resource: the list failed", error=str(error))
             return None
 
     def exists(self, namespace: str, name: str, uid: str) -> bool:
         try:
             raw = self._ask(self.cluster.get_run(namespace, name))
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except _NOT_KNOWN as error:
             log.warning("run kept: its resource was not read", run=f"{namespace}/{name}", error=str(error))
             return True
         return raw is not None and raw["metadata"]["uid"] == uid

@@ -1,9 +1,10 @@
 """Look through a store for what may be deleted, and delete it: the hands of `milepost.checkpoint.sweep`.
 
-Every deletion of a run goes the same way, and can be cut off anywhere: the name gives the run up, the head
-is replaced by one that refuses every writer, then everything else goes, and the head last. So as long as
-anything is left, what is left says what to do. Nothing is decided by what an earlier look saw: name and head
-are read again, and replaced on condition that they are still what the verdict was about.
+Every deletion of a run can be cut off anywhere: an expired run's name gives it up, the head is replaced by
+one that refuses every writer, the name of a run that went with its resource is freed, then everything else
+goes, and the head last. So as long as anything is left, what is left says what to do. Nothing is decided by
+what an earlier look saw: name and head are read again, and replaced on condition that they are still what
+the verdict was about.
 
 Names are never removed, only given up: a DELETE has no condition, and could hit the record of a run that was
 begun a moment ago.
