@@ -38,6 +38,7 @@ __all__ = [
     "StepPlace",
     "ToolCalled",
     "Value",
+    "blob_of",
     "digest_of",
     "dump_event",
     "line_of",
@@ -289,6 +290,12 @@ def dump_event(event: Event) -> dict[str, Any]:
 def parse_event(data: Any) -> Event:
     """Return the event in JSON data of today's format. Raises pydantic's ValidationError, a ValueError."""
     return _EVENT.validate_python(data)
+
+
+def blob_of(event: Event) -> str:
+    """Return the digest of the blob that holds the event's result; empty where none does."""
+    value = event.result if isinstance(event, StepCompleted | ToolCalled | Finished) else None
+    return value.blob if value is not None else ""
 
 
 def line_of(record: Record) -> bytes:

@@ -32,7 +32,7 @@ from milepost.checkpoint.records import (
     Repaired,
     Started,
     StepCompleted,
-    ToolCalled,
+    blob_of,
 )
 from milepost.checkpoint.runs import HeadSeen, NameSeen, Runs, Stale
 from milepost.checkpoint.sealed import Segment, segment_key
@@ -98,7 +98,7 @@ def plan_repair(survey: Survey, *, at: datetime, entropy: Entropy) -> Rescue:
         events = tuple(building.kept(record))
         if events:
             building.add(record, events)
-            blobs |= dict.fromkeys(filter(None, map(_blob_of, events)))
+            blobs |= dict.fromkeys(filter(None, map(blob_of, events)))
     building.close(at)
     return Rescue(survey, building.head, tuple(building.objects()), tuple(blobs), said)
 
@@ -149,7 +149,7 @@ class _Building:
                     continue
                 case StepCompleted(step=step) if step.id in self._state.completed:
                     continue
-                case _ if ended or _blob_of(event) in lost:
+                case _ if ended or blob_of(event) in lost:
                     continue
                 case _:
                     yield event
@@ -217,12 +217,6 @@ def _kept_as(old: Head | None, started: Started) -> _Kept:
         "deletion_policy": DeletionPolicy.DELETE if delete else DeletionPolicy.RETAIN,
         "retention_s": seconds if isinstance(seconds, int) else RETENTION_S,
     }
-
-
-def _blob_of(event: Event) -> str:
-    """Return the digest of the blob that holds the event's result; empty where none does."""
-    value = event.result if isinstance(event, StepCompleted | ToolCalled | Finished) else None
-    return value.blob if value is not None else ""
 
 
 def carry_out(

@@ -19,11 +19,11 @@ from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import (
-    Finished,
     Record,
     Started,
     StepCompleted,
     ToolCalled,
+    blob_of,
 )
 from milepost.checkpoint.remains import Line, Problem, Remains, fetch, require
 from milepost.checkpoint.sealed import segment_key
@@ -253,17 +253,16 @@ def _newest(lines: list[Line]) -> Line:
 
 def _blobs(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
     """Yield each blob that the records name, with the step whose it is, empty for the run's own result."""
-    for record in records:
-        for event in record.events:
-            match event:
-                case StepCompleted(step=step, result=result) if result.blob:
-                    yield result.blob, step.id
-                case ToolCalled(step=step_id, result=called) if called is not None and called.blob:
-                    yield called.blob, step_id
-                case Finished(result=final) if final is not None and final.blob:
-                    yield final.blob, ""
-                case _:
-                    pass
+    for event in (event for record in records for event in record.events):
+        if not (blob := blob_of(event)):
+            continue
+        match event:
+            case StepCompleted(step=place):
+                yield blob, place.id
+            case ToolCalled(step=step):
+                yield blob, step
+            case _:
+                yield blob, ""
 
 
 def _steps(
