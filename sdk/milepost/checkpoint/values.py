@@ -1,9 +1,9 @@
 """Encoded values in the store: small ones inline in their record, large ones as blobs named by their digest.
 
 A blob is written before the record that names it, so no record ever names a blob that is not there. A process
-writes each digest once at most, and not at all where the history names it already; it is verified against
-its name whenever it is fetched. What is kept in memory is the text of a few that were read last: who reads
-gets data of their own each time.
+writes each digest once at most, and not at all where it has read it; it is verified against its name whenever
+it is fetched. What is kept in memory is the text of a few that were read last: who reads gets data of their
+own each time.
 
 A value of more than `codec.MAX_BYTES` bytes is never written: reading it back would be refused.
 """
@@ -14,7 +14,6 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -59,10 +58,7 @@ def form(data: codec.JSON, most: int = MAX_INLINE) -> Value | Large:
 
 
 class Values:
-    """One run's large values. Calls may come from several threads at once, and block.
-
-    `named` are digests of blobs that the run's history names: they are there, and not written again.
-    """
+    """One run's large values. Calls may come from several threads at once, and block."""
 
     def __init__(
         self,
@@ -70,14 +66,13 @@ class Values:
         keys: StoreKeys,
         patience: Patience,
         *,
-        named: Iterable[str] = (),
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self._store = store
         self._keys = keys
         self._patience = patience
         self._cache = _Cache(cache_bytes)
-        self._there = set(named)
+        self._there: set[str] = set()
         # Whoever asks for a blob that is on its way waits for that one.
         self._turns = tuple(threading.Lock() for _ in range(256))
 

@@ -80,12 +80,6 @@ def test_a_digest_is_written_once(store: FaultyStore) -> None:
 
 
 @pytest.mark.req("A6")
-def test_what_the_history_names_is_not_written_again(store: FaultyStore) -> None:
-    assert values(store, named=[DIGEST]).keep(LARGE) == STORED
-    assert store.puts == []
-
-
-@pytest.mark.req("A6")
 def test_what_was_read_is_not_written_again(store: FaultyStore) -> None:
     values(store).keep(LARGE)
     later = values(store)
