@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_TRIES: Final = 5
+"""Heads of a run that goes on, by each of which something is gone, until that is taken for damage."""
 
 Unusable: TypeAlias = Damaged | FormatTooNew
 
@@ -130,16 +133,17 @@ def consistently(store: Store, keys: StoreKeys, read: Callable[[HeadAt], T]) -> 
     """Return what `read` gives for the run's head; None if there is no head.
 
     While a run goes on its segments are merged, and the old ones deleted: where one is gone and the head is
-    another one meanwhile, it is read again. Raises what `read` and `read_head` raise.
+    another one meanwhile, it is read again, a few times. Raises what `read` and `read_head` raise.
     """
-    seen = read_head(store, keys)
+    seen, tries = read_head(store, keys), 1
     while isinstance(seen, HeadAt):
         try:
             return read(seen)
         except Missing:
             before, seen = seen, read_head(store, keys)
-            if isinstance(seen, HeadAt) and seen.etag == before.etag:
+            if tries == _TRIES or (isinstance(seen, HeadAt) and seen.etag == before.etag):
                 raise
+            tries += 1
     return None
 
 

@@ -10,7 +10,7 @@ from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary, Outcome
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
-from milepost.checkpoint.history import HeadAt, load, read_head, summarize
+from milepost.checkpoint.history import HeadAt, consistently, load, read_head, summarize
 from milepost.checkpoint.memory import MemoryStore
 from milepost.checkpoint.records import OPERATOR, Event, Halted, Planned, Value
 from milepost.checkpoint.store import Found, Unchanged
@@ -25,8 +25,10 @@ from tests.support.histories import (
     an_outcome,
     begin,
     commits,
+    take,
 )
 from tests.support.store_doubles import Numbers
+from tests.support.watched_store import WatchedStore
 
 
 def stored(*events: Event) -> tuple[MemoryStore, Head]:
@@ -58,6 +60,34 @@ def test_a_head_is_read_only_if_it_changed() -> None:
 
 
 @pytest.mark.req("C1", "D2")
+def heads_of_a_run_that_goes_on(gone: set[int]) -> tuple[int | None, list[int]]:
+    """Read consistently what is gone by heads of these numbers; return the head it was read by, and all."""
+    entropy = Numbers()
+    store = MemoryStore()
+    begin(store, entropy=entropy)
+    seen: list[int] = []
+
+    def go_on(number: int, _: str) -> None:
+        take(store, number, entropy=entropy)
+
+    def read(at: HeadAt) -> int:
+        seen.append(at.head.seq)
+        if at.head.seq in gone:
+            raise Missing("k", "it is gone")
+        return at.head.seq
+
+    return consistently(WatchedStore(store, after=go_on), KEYS, read), seen
+
+
+def test_what_is_gone_is_looked_for_by_the_newest_head() -> None:
+    assert heads_of_a_run_that_goes_on({1, 2}) == (3, [1, 2, 3])
+
+
+def test_what_is_gone_by_one_head_after_the_other_is_damage() -> None:
+    with pytest.raises(Missing):
+        heads_of_a_run_that_goes_on(set(range(100)))
+
+
 def test_a_damaged_head_is_reported() -> None:
     store = MemoryStore()
     begun = begin(store, entropy=Numbers())
