@@ -41,10 +41,11 @@ from milepost.checkpoint.store import Found
 from milepost.checkpoint.survey import Survey
 from milepost.errors import Corrupt, MilepostError, Missing
 
-__all__ = ["NotRepairable", "Rescue", "carry_out", "plan_repair"]
+__all__ = ["REPAIRED", "NotRepairable", "Rescue", "carry_out", "plan_repair"]
 
 REPAIRING: Final = "Repairing"
 REPAIRED: Final = "Repaired"
+"""Why a run ended that goes on as another one."""
 
 _OF_DAMAGE: Final = frozenset({"Corrupt", "Missing", "RolledBack", REPAIRING})
 """Why runs halt that are then repaired. The new run has no reason to."""

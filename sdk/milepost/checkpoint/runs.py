@@ -30,6 +30,7 @@ from milepost.checkpoint.store import Found, Store, Unchanged
 from milepost.errors import Corrupt, MilepostError, Missing, RunDeleted
 
 __all__ = [
+    "SUPERSEDED",
     "HeadSeen",
     "NameSeen",
     "NewRun",
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 Clock: TypeAlias = Callable[[], datetime]
+
+SUPERSEDED: Final = "Superseded"
+"""Why a run ended in whose place another one was begun."""
 
 _DEADLINE: Final = 15.0
 """Seconds that an unclear write is followed up before the caller is told. The next pass goes on."""
@@ -185,7 +189,7 @@ class Runs:
         if head is not None and not head.summary.phase.terminal:
             how = "after its checkpoints were to go" if _same_spec(name, new) else "with another spec"
             why = f"{new.namespace}/{new.name} was applied anew {how}"
-            head = self.end(head, phase=Phase.CANCELLED, reason="Superseded", message=why)
+            head = self.end(head, phase=Phase.CANCELLED, reason=SUPERSEDED, message=why)
         if head is not None and name.record.deletion_policy is DeletionPolicy.DELETE:
             self.begin_deletion(head)
         run_id = self._create_head(new)

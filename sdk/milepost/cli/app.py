@@ -154,8 +154,9 @@ def list_runs(
 ) -> None:
     """List the runs of a store, newest first, from the store alone.
 
-    It costs one request for 1,000 objects in the store, and one for each run that is shown (two where nobody
-    has claimed it yet). Times are UTC. A run whose head is damaged is shown as such.
+    It costs one request for 1,000 objects in the store, and one for each run down to the last that is shown
+    (two where nobody has claimed it yet, or another one took its place). Times are UTC. A run whose head is
+    damaged is shown as such.
     """
     errors = errors_console()
     try:

@@ -1,9 +1,10 @@
 """The runs of a store, from the store alone, newest first: the rows of `milepost list`.
 
-It costs a listing of everything below the prefix, and one GET for each run up to the limit: the newest heads
-are known from the listing's dates. A run that nobody has claimed yet costs a second GET, of its name. Of
-several heads of one name the newest is the name's run, because a run is ended before its successor is made.
-What cannot be read is a row that says so, and no reason to leave out the others.
+It costs a listing of everything below the prefix, and one GET for each run down to the last that is shown:
+the newest heads are known from the listing's dates. Of several heads of one name the newest is the name's
+run, with two exceptions, for which the name is read too: a run that nobody has claimed yet may never have
+been named, and one that was ended for its successor may have been ended last, or in the same second. What
+cannot be read is a row that says so, and no reason to leave out the others.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from milepost.api.names import StoreKeys, name_at, run_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
-from milepost.checkpoint.runs import Runs
+from milepost.checkpoint.repair import REPAIRED
+from milepost.checkpoint.runs import SUPERSEDED, Runs
 from milepost.errors import Damaged, FormatTooNew
 
 __all__ = ["Listed", "listed_runs"]
 
+_REPLACED: Final = (SUPERSEDED, REPAIRED)
 _NO_HEAD: Final = "it has no head; `milepost store gc --dry-run` says what it is"
 
 
@@ -118,7 +121,7 @@ def _row(runs: Runs, keys: StoreKeys, seen: _Seen, taken: set[tuple[str, str]]) 
 
 def _leads_to(runs: Runs, head: Head) -> bool:
     """Tell whether the head's name leads to it; a head that was claimed had a name that did."""
-    if head.epoch > 0:
+    if head.epoch > 0 and head.reason not in _REPLACED:
         return True
     try:
         name = runs.look_up(head.namespace, head.name)

@@ -157,6 +157,25 @@ def test_a_newer_head_that_was_never_named_does_not_stand_for_its_name(shop: Sho
     assert ids(shop.listed()) == [first.run_id]
 
 
+@pytest.mark.req("F5")
+@pytest.mark.parametrize("reason", ["Superseded", "Repaired"])
+def test_a_run_that_was_ended_last_for_its_successor_does_not_stand_for_the_name(
+    shop: Shop, reason: str
+) -> None:
+    old = shop.begin("one")
+    shop.record(old)
+    new = StoreKeys("default", shop.runs._create_head(shop.new("one")))
+    shop.touch(new)
+    name, head = shop.runs.look_up("default", "one"), shop.runs.observe(old)
+    assert name is not None
+    assert isinstance(head, HeadSeen)
+    shop.runs.change_name("default", name, run_id=new.run_id)
+    shop.runs.end(head, phase=Phase.CANCELLED, reason=reason, message="")
+    shop.touch(old)
+
+    assert ids(shop.listed()) == [new.run_id]
+
+
 @pytest.mark.req("I4")
 @pytest.mark.parametrize("body", [b"{}", b'{"format":99}\n'])
 def test_a_damaged_head_is_a_row_and_not_the_end(shop: Shop, body: bytes) -> None:
