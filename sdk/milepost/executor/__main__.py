@@ -12,6 +12,7 @@ import structlog
 from milepost.checkpoint.opening import open_store
 from milepost.errors import MilepostError
 from milepost.executor.ending import SOFTWARE_ERROR, Ending, ending_of, ending_of_exit
+from milepost.executor.lifeline import end_with_runner
 from milepost.executor.logs import configure
 from milepost.executor.session import Session
 from milepost.executor.settings import read_settings
@@ -19,6 +20,7 @@ from milepost.executor.settings import read_settings
 
 def main() -> None:
     """Go on with the run that the environment names, and end the process with a code that tells why."""
+    end_with_runner(os.environ)
     log = configure()
     try:
         settings = read_settings(os.environ)

@@ -1,13 +1,15 @@
 """One executor as a process of this machine, and what is known of it once it has ended.
 
 It runs in a process group of its own, so that Ctrl-C reaches the runner alone, which then asks the executor
-to stop in good order. Its standard output is read line by line; its standard error is the terminal's.
+to stop in good order. Its standard output is read line by line; its standard error is the terminal's. It ends
+with the runner, however that ends: it watches a pipe that only the runner holds open.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,10 +51,16 @@ class Executor:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._last_words = tempfile.NamedTemporaryFile(prefix="milepost-")  # noqa: SIM115 (closed by __exit__)
+        watched, self._lifeline = os.pipe()
         self._process = subprocess.Popen(  # noqa: S603 (our own executor, by this interpreter)
             command,
             cwd=folder,
-            env={**environ, "MILEPOST_TERMINATION_LOG": self._last_words.name},
+            env={
+                **environ,
+                "MILEPOST_TERMINATION_LOG": self._last_words.name,
+                "MILEPOST_LIFELINE": str(watched),
+            },
+            pass_fds=(watched,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             process_group=0,
@@ -60,6 +68,7 @@ class Executor:
             encoding="utf-8",
             errors="replace",
         )
+        os.close(watched)
         assert self._process.stdout is not None, "asked for above"
         self._reader = threading.Thread(target=_read, args=(self._process.stdout, on_line), daemon=True)
         self._reader.start()
@@ -92,6 +101,7 @@ class Executor:
     ) -> None:
         self._process.kill()
         self._process.wait()
+        os.close(self._lifeline)
         self._last_words.close()
 
 

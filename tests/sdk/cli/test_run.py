@@ -134,6 +134,24 @@ def test_a_second_interrupt_kills_what_does_not_end(desk: Desk) -> None:
     assert gone(pid)
 
 
+@pytest.mark.req("E4")
+def test_an_executor_ends_with_a_runner_that_is_killed_and_the_run_goes_on_when_called_again(
+    desk: Desk,
+) -> None:
+    manifest = write_manifest(desk, "wait")
+    with started(desk, "run", manifest) as process:
+        wait_until((desk.world / "holding").exists)
+        pid = last_pid(desk)
+        process.kill()
+        wait_until(lambda: gone(pid))
+
+    (desk.world / "let-go").touch()
+    again = milepost(desk, "run", manifest)
+    assert (again.returncode, json.loads(again.stdout)) == (0, "let go")
+    assert "attempt 2 goes on after 1 recorded step; attempt 1 was interrupted" in again.stderr
+    assert len(desk.calls()) == 2
+
+
 def test_an_executor_that_the_user_kills_is_started_again(desk: Desk) -> None:
     with started(desk, "run", write_manifest(desk, "wait")) as process:
         wait_until((desk.world / "holding").exists)
