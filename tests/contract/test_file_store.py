@@ -15,7 +15,7 @@ import pytest
 
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.store import Absent, Found, Refused, Stored, Unknown
-from milepost.errors import Corrupt, StoreRefused, StoreUnavailable
+from milepost.errors import StoreRefused, StoreUnavailable
 from tests.support.store_doubles import FakeTime
 
 PROCESSES, INCREMENTS = 4, 25
@@ -184,10 +184,14 @@ def test_a_key_that_the_file_system_cannot_hold_is_refused(tmp_path: Path, key: 
     assert [each.key for each in store.list("")] == ["a/b"]
 
 
-def test_a_file_of_somebody_else_is_corrupt(tmp_path: Path) -> None:
-    (tmp_path / "head").write_text("not an object")
-    with pytest.raises(Corrupt, match="does not begin with an object's metadata"):
-        FileStore(tmp_path).get("head")
+def test_a_file_of_somebody_else_is_an_object_that_can_be_replaced(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    (tmp_path / "head").write_text("not an object\nnor its body")
+    found = store.get("head")
+
+    assert isinstance(found, Found)
+    assert (found.body, found.metadata) == (b"not an object\nnor its body", {})
+    stored(store.put_if("head", b"an object", {}, etag=found.etag))
 
 
 def test_a_change_of_the_metadata_alone_changes_the_etag(tmp_path: Path) -> None:

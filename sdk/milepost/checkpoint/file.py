@@ -37,7 +37,7 @@ from milepost.checkpoint.store import (
     Unchanged,
     Unknown,
 )
-from milepost.errors import Corrupt, StoreRefused, StoreUnavailable
+from milepost.errors import StoreRefused, StoreUnavailable
 
 __all__ = ["FileStore"]
 
@@ -85,7 +85,7 @@ class FileStore:
         return f"file:{self._folder}"
 
     def get(self, key: str, *, unless_etag: str = "") -> Read:
-        """Return the whole object. Raises Corrupt where the file is none of this store's."""
+        """Return the whole object. Of a file that is none of this store's every byte is the body."""
         path = self._path(key)
         try:
             raw = path.read_bytes()
@@ -96,7 +96,7 @@ class FileStore:
         etag = _etag(raw)
         if unless_etag and unless_etag == etag:
             return Unchanged()
-        body, metadata = _unpack(key, raw)
+        body, metadata = _unpack(raw)
         return Found(body, etag, metadata)
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
@@ -262,12 +262,13 @@ def _pack(body: bytes, metadata: Mapping[str, str]) -> bytes:
     return json.dumps({"metadata": lowered}).encode() + b"\n" + body
 
 
-def _unpack(key: str, raw: bytes) -> tuple[bytes, dict[str, str]]:
+def _unpack(raw: bytes) -> tuple[bytes, dict[str, str]]:
     head, _, body = raw.partition(b"\n")
     try:
         return body, {str(name): str(value) for name, value in json.loads(head)["metadata"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Corrupt(key, "the file does not begin with an object's metadata") from error
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # Whoever reads it finds that it is not what it should be, and can replace it on its ETag.
+        return raw, {}
 
 
 def _etag(raw: bytes) -> str:

@@ -6,7 +6,7 @@ It changes nothing, and reports what it finds run by run, so that one that is da
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milepost.api.names import StoreKeys, name_at, run_at
@@ -116,9 +116,23 @@ def verify_all(runs: Runs, namespace: str = "") -> Iterator[Verified]:
         yield found
     for namespace_of, run_id in sorted(ids):
         try:
-            yield verify_run(runs, namespace_of, run_id)
+            found = verify_run(runs, namespace_of, run_id)
         except InvalidRun:
             continue  # it was deleted meanwhile, or is no run
+        yield found if (namespace_of, found.name) in names else _nameless(runs, found)
+
+
+def _nameless(runs: Runs, found: Verified) -> Verified:
+    """Return what was found of a run whose name was not listed, with that as a problem.
+
+    A head is claimed by way of its name, and a name's record stays for ever. It may be younger than the list.
+    """
+    head = found.left.head.head if found.left and found.left.head else None
+    if head is None or head.epoch == 0 or runs.read_name(found.namespace, found.name) is not None:
+        return found
+    key = StoreKeys(found.namespace).name(found.name)
+    what = "no name leads to this run, though it had one; what is applied under the name begins anew"
+    return replace(found, about_name=(Problem(key, "Missing", what),))
 
 
 def _named(runs: Runs, namespace: str, seen: NameSeen) -> Verified:

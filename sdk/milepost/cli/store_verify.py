@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from milepost.api.names import StoreKeys
-from milepost.api.summary import NameRecord
+from milepost.api.summary import NameRecord, NameState
 from milepost.checkpoint.repair import Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import NameSeen, Runs
 from milepost.checkpoint.sending import Patience
@@ -145,28 +145,40 @@ def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
 
 
 def _leading_to(runs: Runs, found: Verified) -> NameSeen | None:
-    """Return the name that leads to the run. One that is damaged is made anew, as the run's head has it."""
+    """Return the name that leads to the run.
+
+    One that is damaged is made anew as the run's head has it, and so is one that is gone, since a name is
+    never taken away. None where another run has the name, or no head says which name it was.
+    """
     assert found.left is not None, "who calls this has looked"
     if not found.name:
         return None
     try:
-        seen = runs.look_up(found.namespace, found.name)
+        seen = runs.read_name(found.namespace, found.name)
     except Damaged:
         raw = runs.store.get(StoreKeys(found.namespace).name(found.name))
-        if found.left.head is None or not isinstance(raw, Found):
-            return None
-        head = found.left.head.head
-        record = NameRecord(
-            head.name,
-            head.run_id,
-            head.resource_uid,
-            head.spec_digest,
-            cluster=head.cluster,
-            deletion_policy=head.deletion_policy,
-            retention_s=head.retention_s,
-        )
-        return NameSeen(record, raw.etag)
-    return seen if seen is not None and seen.record.run_id == found.run_id else None
+        return _as_in_head(found.left, raw.etag if isinstance(raw, Found) else "")
+    if seen is None:
+        return _as_in_head(found.left, "")
+    leads = seen.record.state is not NameState.FREE and seen.record.run_id == found.run_id
+    return seen if leads else None
+
+
+def _as_in_head(left: Survey, etag: str) -> NameSeen | None:
+    """Return the record that the name would have, to replace the one of this ETag, or none."""
+    if left.head is None:
+        return None
+    head = left.head.head
+    record = NameRecord(
+        head.name,
+        head.run_id,
+        head.resource_uid,
+        head.spec_digest,
+        cluster=head.cluster,
+        deletion_policy=head.deletion_policy,
+        retention_s=head.retention_s,
+    )
+    return NameSeen(record, etag)
 
 
 def _two(text: str, field: str) -> tuple[str, str]:

@@ -188,8 +188,13 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: FileStore) ->
     assert contents(store) == before
 
 
-def test_a_damaged_name_is_made_anew_from_the_runs_head(store: FileStore) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_damaged_name_is_made_anew_from_the_runs_head(
+    store: FileStore, tmp_path: Path, *, whole: bool
+) -> None:
     overwrite(store, "team/names/triage", b"{}")
+    if not whole:
+        (tmp_path / "store/team/names/triage").write_bytes(b"\x00 not an object")
     by_name = call("repair", store, "team/triage", "--apply")
     assert (by_name.exit_code, "--run" in by_name.stderr) == (2, True)
 
@@ -200,15 +205,29 @@ def test_a_damaged_name_is_made_anew_from_the_runs_head(store: FileStore) -> Non
     assert call("verify", store, "team/triage").exit_code == 0
 
 
-def test_a_run_that_no_name_leads_to_is_repaired_without_one(store: FileStore) -> None:
+def test_a_lost_name_is_told_and_made_anew_from_the_runs_head(store: FileStore) -> None:
     store.delete("team/names/triage")
+    found = call("verify", store)
+    assert found.exit_code == 1
+    assert "  Missing team/names/triage: no name leads to this run, though it had one" in found.stdout
+
+    done = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply", "--as-it-is")
+
+    assert done.exit_code == 0, done.output
+    assert name_of(store).record.resource_uid == "uid-1"
+    assert call("verify", store, "team/triage").exit_code == 0
+
+
+def test_a_name_that_was_given_to_another_run_stays_with_it(store: FileStore) -> None:
+    store.delete("team/names/triage")
+    give_name(store, keys=type(KEYS)("team", OTHER))
     store.delete(segments_of(store)[1])
 
     done = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply")
 
-    assert done.exit_code == 0
+    assert done.exit_code == 0, done.output
     assert "no name leads to it" in done.stdout
-    assert not [key for key in contents(store) if "/names/" in key]
+    assert name_of(store).record.run_id == OTHER
 
 
 def test_a_run_of_a_newer_milepost_is_not_repaired(store: FileStore) -> None:
