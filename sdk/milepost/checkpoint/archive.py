@@ -95,23 +95,25 @@ class Archive:
 
         Raises as `segment` does, and Corrupt where there is none.
         """
-        return self._event(self.line(head, seq), head, seq, kind, wanted)
+        return self._event(self.record(head, seq), head, kind, wanted)
 
     def event_at_hand(self, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E | None:
         """Return what `event` does, waiting for nobody; None where the store would have to be asked."""
         line = self.at_hand(head, seq)
-        return None if line is None else self._event(line, head, seq, kind, wanted)
+        if line is None:
+            return None
+        return self._event(parse_line(line, self._where(head, seq)), head, kind, wanted)
 
     def digest(self, head: Head, seq: int) -> str:
         """Return the digest of record `seq`, which the next one carries. Raises as `segment` does."""
         return digest_of(self.line(head, seq))
 
-    def _event(self, line: bytes, head: Head, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E:
-        where = self._where(head, seq)
-        for event in parse_line(line, where).events:
+    def _event(self, record: Record, head: Head, kind: type[E], wanted: Callable[[E], bool]) -> E:
+        for event in record.events:
             if isinstance(event, kind) and wanted(event):
                 return event
-        raise Corrupt(where, f"record {seq} does not hold what the base says it does")
+        where = self._where(head, record.seq)
+        raise Corrupt(where, f"record {record.seq} does not hold what the base says it does")
 
     def _held_lines(self, named: Segment) -> tuple[bytes, ...] | None:
         span = (named.first, named.last)
