@@ -68,7 +68,8 @@ class StoreUnavailable(MilepostError):
     """
 
     def __init__(self, key: str, *, waited: float, cause: str) -> None:
-        super().__init__(f"{key}: no clear answer from the store within {waited:.0f} s; last: {cause}")
+        of = f"{key}: " if key else ""  # a listing of everything has no key
+        super().__init__(f"{of}no clear answer from the store within {waited:.0f} s; last: {cause}")
         self.key = key
         self.waited = waited
         self.cause = cause

@@ -19,8 +19,10 @@ from milepost.checkpoint.store import (
     Undecided,
     Unknown,
 )
-from milepost.errors import StoreRefused
+from milepost.errors import StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import Drop, FakeS3, Fault, Hold, Reply
+
+CHECK_KEYS = "put valid keys into the store's Secret, or into the environment of `milepost`"
 
 FORBIDDEN = (
     "allow these keys to get and put objects below the prefix, and to list the bucket: without that"
@@ -135,9 +137,9 @@ def test_credentials_that_ran_out_are_told_apart(fake_s3: FakeS3, fake_store: S3
 @pytest.mark.parametrize(
     ("status", "code", "reason", "advice"),
     [
-        (403, "InvalidAccessKeyId", "CredentialsInvalid", "put valid keys into the store's Secret"),
-        (403, "SignatureDoesNotMatch", "CredentialsInvalid", "put valid keys into the store's Secret"),
-        (404, "XAdminUserNotFound", "CredentialsInvalid", "put valid keys into the store's Secret"),
+        (403, "InvalidAccessKeyId", "CredentialsInvalid", CHECK_KEYS),
+        (403, "SignatureDoesNotMatch", "CredentialsInvalid", CHECK_KEYS),
+        (404, "XAdminUserNotFound", "CredentialsInvalid", CHECK_KEYS),
         (403, "AccessDenied", "StoreForbidden", FORBIDDEN),
         (
             404,
@@ -308,3 +310,9 @@ def test_what_a_store_wrote_it_reads_back(fake_store: S3Store) -> None:
 
     assert isinstance(answer, Stored)
     assert fake_store.get("ns/head") == Found(b"new", answer.etag, {})
+
+
+def test_a_listing_without_an_answer_is_told_without_a_key() -> None:
+    error = StoreUnavailable("", waited=1.0, cause="refused")
+
+    assert str(error) == "no clear answer from the store within 1 s; last: refused"

@@ -16,6 +16,8 @@ from milepost.checkpoint.store import Absent, Expired, Found, Refused, Stored
 from milepost.errors import StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import Action, Drop, FakeS3, Fault, Flip, Reply, Truncate
 
+CHECK_KEYS = "put valid keys into the store's Secret, or into the environment of `milepost`"
+
 ALL_TRIES = 4
 
 
@@ -252,7 +254,7 @@ def test_without_any_keys_writes_are_refused_and_nothing_is_sent(
     answer = open_store(S3Config(fake_s3.endpoint, "milepost")).put_new("ns/head", b"", {})
 
     assert isinstance(answer, Refused)
-    assert (answer.reason, answer.advice) == ("CredentialsInvalid", "put valid keys into the store's Secret")
+    assert (answer.reason, answer.advice) == ("CredentialsInvalid", CHECK_KEYS)
     assert fake_s3.journal == []
 
 

@@ -55,7 +55,7 @@ _PASSING = frozenset(
         "KMS.ThrottlingException",
     }
 )
-_CHECK_KEYS = "put valid keys into the store's Secret"
+_CHECK_KEYS = "put valid keys into the store's Secret, or into the environment of `milepost`"
 _NO_KEYS = (sdk.NoCredentialsError, sdk.PartialCredentialsError)
 # The source of credentials (a token file, a metadata service) did not answer: it may in a moment.
 _KEYS_LATE = (

@@ -160,11 +160,15 @@ def list_runs(
     """
     errors = errors_console()
     try:
-        rows = list(listed_runs(stores.opened(store), namespace, limit=limit, everything=everything))
+        runs = stores.opened(store)
+        rows = list(listed_runs(runs, namespace, limit=limit, everything=everything))
     except MilepostError as error:
         fail(errors, error)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    if not rows:
+        errors.print(f"there is no run in {runs.store.uri}", soft_wrap=True)
         return
     show.tables().print(show.runs_table(rows, with_ids=everything))
     if limit and len(rows) == limit:

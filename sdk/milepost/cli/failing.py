@@ -7,13 +7,17 @@ from typing import Final, NoReturn
 import typer
 from rich.console import Console
 
-from milepost.errors import InvalidRun, MilepostError
+from milepost.errors import Damaged, InvalidRun, MilepostError
 
 __all__ = ["FAILED", "WRONG", "errors_console", "fail"]
 
 FAILED: Final = 1
 WRONG: Final = 2
 """The call or the manifest is wrong."""
+
+_DAMAGED: Final = (
+    "`milepost store verify` says what can be trusted, and `milepost store repair` goes on from what is left"
+)
 
 
 def errors_console() -> Console:
@@ -26,4 +30,6 @@ def fail(errors: Console, error: MilepostError) -> NoReturn:
     wrong_call = isinstance(error, InvalidRun)
     who = "milepost" if wrong_call else type(error).__name__
     errors.print(f"{who}: {error}", style="bold red", markup=False, soft_wrap=True)
+    if isinstance(error, Damaged):
+        errors.print(_DAMAGED, soft_wrap=True)
     raise typer.Exit(WRONG if wrong_call else FAILED) from error

@@ -67,6 +67,8 @@ class Progress:
                 self.console.print(
                     Text(f"  {step} failed, try {n} of {of}: {error}", style="yellow"), soft_wrap=True
                 )
+            case {"event": "agent-failed", "worker": str(), "exception": str(trace)}:
+                self.console.print(Text(trace, style="yellow"), soft_wrap=True)
             case {"event": str(name), "worker": str()} if name in _HIDDEN:
                 pass
             case _:

@@ -22,7 +22,7 @@ from milepost.checkpoint.verify import Verified, verify_all, verify_name, verify
 from milepost.cli import stores
 from milepost.cli.failing import FAILED, errors_console, fail
 from milepost.cli.options import CredentialsFolder, StoreUrl
-from milepost.errors import Damaged, InvalidRun, MilepostError
+from milepost.errors import Damaged, FormatTooNew, InvalidRun, MilepostError
 
 __all__ = ["repair", "verify"]
 
@@ -48,12 +48,14 @@ def verify(
     cannot be repaired can be begun anew with what is known.
     """
     errors = errors_console()
-    damaged = 0
+    looked = newer = damaged = 0
     try:
-        found = _chosen(stores.opened(url, credentials), which, run)
+        runs = stores.opened(url, credentials)
         shown = []
-        for each in found:
-            damaged += bool(each.problems)
+        for each in _chosen(runs, which, run):
+            looked += 1
+            newer += _is_newer(each)
+            damaged += bool(each.problems) and not _is_newer(each)
             if as_json:
                 shown.append(each.as_json())
             else:
@@ -62,11 +64,15 @@ def verify(
         fail(errors, error)
     if as_json:
         typer.echo(json.dumps(shown, indent=2))
+    if not looked:
+        errors.print(f"there is no run in {runs.store.uri}", soft_wrap=True)
+    if newer:
+        said = f"{newer} written by a newer Milepost, which alone can read them"
+        errors.print(Text(said, style="bold red"), soft_wrap=True)
     if damaged:
-        errors.print(
-            Text(f"{damaged} damaged; `milepost store repair` goes on from what is left", style="bold red"),
-            soft_wrap=True,
-        )
+        said = f"{damaged} damaged; `milepost store repair` goes on from what is left"
+        errors.print(Text(said, style="bold red"), soft_wrap=True)
+    if newer or damaged:
         raise typer.Exit(FAILED)
 
 
@@ -139,7 +145,8 @@ def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
     if found.left is None:
         problem = found.problems[0].what if found.problems else "its checkpoints are gone"
         raise InvalidRun(
-            "NAMESPACE/NAME", f"{found.namespace}/{found.name}: {problem}; give the run's id with --run"
+            "NAMESPACE/NAME",
+            f"{found.namespace}/{found.name}: {problem}; give the run's id, which `milepost store verify` tells, with --run",
         )
     return _leading_to(runs, found), found.left
 
@@ -197,20 +204,30 @@ def _print(found: Verified) -> None:
         out.print(Text(f"{named}: is being deleted"), soft_wrap=True)
         return
     if not found.problems:
-        told = f"sound, {left.last} records, {len(left.steps)} steps" if left else "its checkpoints are gone"
+        told = (
+            f"sound, {left.last} records, {len(left.steps)} steps" if left else "its checkpoints have expired"
+        )
         out.print(Text(f"{named}: {told}"), soft_wrap=True)
         return
-    out.print(Text(f"{named}: damaged", style="bold red"), soft_wrap=True)
+    state = "cannot be read" if _is_newer(found) else "damaged"
+    out.print(Text(f"{named}: {state}", style="bold red"), soft_wrap=True)
     for problem in found.problems:
         whose = f" (steps {_listed(problem.steps)})" if problem.steps else ""
         out.print(Text(f"  {problem.kind} {problem.key}: {problem.what}{whose}"), soft_wrap=True)
-    if left is not None:
+    if left is not None and not _is_newer(found):
         for line in _left(left):
             out.print(Text(f"  {line}"), soft_wrap=True)
 
 
+def _is_newer(found: Verified) -> bool:
+    """Tell whether nothing is wrong with the run but that this version is too old for it."""
+    return bool(found.problems) and all(each.kind == FormatTooNew.__name__ for each in found.problems)
+
+
 def _left(left: Survey) -> list[str]:
     lines = [f"records 1 to {left.trusted} of {left.last} can be trusted"]
+    if left.head is None:
+        lines.append("newer records were in the head, 32 KiB at most, and are lost; their steps run again")
     if left.readable:
         lines.append(f"records {_spans(left.readable)} can be read")
     if left.lost:
@@ -243,7 +260,8 @@ def _tell(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> None:
         out.print(Text(line), soft_wrap=True)
     kept = f"{head.totals.steps_done} steps are kept"
     if not applied:
-        out.print(Text(f"{kept}; nothing was written, --apply does it"), soft_wrap=True)
+        how = "--apply" if left.head is not None else "--apply --nobody-writes"
+        out.print(Text(f"{kept}; nothing was written, {how} does it"), soft_wrap=True)
         return
     run = f"{left.keys.namespace}/{name.record.name}" if name else "no name leads to it; it"
     out.print(

@@ -250,3 +250,10 @@ def test_only_the_newest_are_shown_and_that_is_said(shop: Shop) -> None:
     assert [line.split()[1] for line in shown.stdout.splitlines()] == ["name", "run-2", "run-1"]
     assert shown.stderr == "the newest 2; --limit 0 shows all\n"
     assert len(milepost(shop, "--limit", "0").stdout.splitlines()) == 4
+
+
+def test_a_store_without_runs_is_said_to_be_one(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["list", "--store", f"file:{tmp_path / 'misspelt'}"])
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"there is no run in file:{tmp_path / 'misspelt'}\n"

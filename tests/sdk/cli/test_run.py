@@ -259,3 +259,27 @@ def test_a_store_of_another_owner_is_taken_over_only_when_that_is_said(desk: Des
     assert refused.stderr.startswith("StoreOwnedElsewhere: ")
     assert "or give `milepost run` --recover-from cluster-a" in refused.stderr
     assert taken.returncode == 0, taken.stderr
+
+
+def test_what_the_agent_raised_is_shown_as_python_shows_it(desk: Desk) -> None:
+    done = milepost(desk, "run", write_manifest(desk, "count", end="fail"))
+
+    assert done.returncode == 1
+    assert "\nTraceback (most recent call last):\n  File " in done.stderr
+    assert '"event": "agent-failed"' not in done.stderr
+
+
+def test_a_damaged_run_says_where_to_go_on(desk: Desk) -> None:
+    manifest = write_manifest(desk, "count", until=1)
+    assert milepost(desk, "run", manifest).returncode == 0
+    (head,) = (desk.root / "store").glob("default/runs/*/head")
+    head.write_bytes(head.read_bytes()[:-20])
+
+    done = milepost(desk, "run", manifest)
+
+    assert done.returncode == 1
+    what, where_to_go_on = done.stderr.splitlines()
+    assert (
+        what == f"Corrupt: default/runs/{head.parent.name}/head: its content does not match the digest in it"
+    )
+    assert where_to_go_on.startswith("`milepost store verify` says what can be trusted, and ")

@@ -237,6 +237,29 @@ def test_a_run_of_a_newer_milepost_is_not_repaired(store: FileStore) -> None:
     done = call("repair", store, "team/triage", "--apply")
 
     assert (done.exit_code, "newer Milepost" in done.stderr) == (1, True)
+    found = call("verify", store)
+    assert found.exit_code == 1
+    assert found.stdout.startswith(f"team/triage {KEYS.run_id}: cannot be read\n  FormatTooNew {KEYS.head}: ")
+    assert len(found.stdout.splitlines()) == 2
+    assert found.stderr == "1 written by a newer Milepost, which alone can read them\n"
+
+
+def test_a_store_without_runs_is_said_to_be_one(tmp_path: Path) -> None:
+    done = call("verify", FileStore(tmp_path / "misspelt"))
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"there is no run in file:{tmp_path / 'misspelt'}\n"
+
+
+def test_what_was_in_a_lost_head_is_told_and_how_to_go_on_without_it(store: FileStore) -> None:
+    overwrite(store, KEYS.head, b"{}")
+
+    done = call("repair", store, "team/triage")
+
+    assert (
+        "newer records were in the head, 32 KiB at most, and are lost; their steps run again" in done.stdout
+    )
+    assert done.stdout.endswith("nothing was written, --apply --nobody-writes does it\n")
 
 
 def test_a_file_that_is_no_object_of_the_store_is_damage(store: FileStore, tmp_path: Path) -> None:
