@@ -248,6 +248,26 @@ async def test_a_prefix_is_taken_over_on_the_administrators_word_and_closed_to_t
         await back.reason("")
 
 
+async def test_a_store_is_opened_once_for_all_looks_at_its_owner(
+    server: CarelessS3, credentials: Path
+) -> None:
+    opened: list[str] = []
+
+    def opening(entry: StoreEntry, folder: Path | None) -> Store:
+        opened.append(entry.bucket)
+        return from_s3(entry, folder)
+
+    def looks() -> int:
+        return sum("/_owner" in seen.line and seen.line.startswith("GET") for seen in server.journal)
+
+    gates = Gates(file_of(server), credentials, opening)
+    async with gates.watching():
+        await gates.reason("")
+        await until(lambda: looks() >= 5)
+
+    assert opened == ["milepost"] * 2, "once to look, once to probe"
+
+
 class Stuck(Bent):
     """Answers nothing until it is let go."""
 

@@ -95,6 +95,8 @@ class StoreGate:
         self._deadline = deadline
         self._began = monotonic()
         self._verdicts: dict[str, StoreProblem | None] = {}
+        # For the looks between two examinations: opening one costs more than the look.
+        self._opened: dict[str, Store] = {}
         self._stopped = threading.Event()
 
     def barred(self, name: str) -> StoreProblem | NotYet | None:
@@ -123,6 +125,7 @@ class StoreGate:
         loop = asyncio.get_running_loop()
         while True:
             keys = await loop.run_in_executor(pool, self._keys, name)
+            self._opened.pop(name, None)
             wait = await loop.run_in_executor(pool, self._examine, name, entry)
             due = self._monotonic() + wait
             while self._monotonic() < due:
@@ -166,9 +169,10 @@ class StoreGate:
         return False
 
     def _claim(self, name: str, entry: StoreEntry) -> None:
-        store = self._open_store(entry, self._folder(name, entry))
+        if name not in self._opened:
+            self._opened[name] = self._open_store(entry, self._folder(name, entry))
         patience = self._patience(_CLAIM_WITHIN_S)
-        claim_prefix(store, self._cluster_id, recover_from=entry.recover_from, patience=patience)
+        claim_prefix(self._opened[name], self._cluster_id, recover_from=entry.recover_from, patience=patience)
 
     def _folder(self, name: str, entry: StoreEntry) -> Path | None:
         return self._credentials / name if entry.credentials else None
