@@ -146,7 +146,8 @@ def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
         problem = found.problems[0].what if found.problems else "its checkpoints are gone"
         raise InvalidRun(
             "NAMESPACE/NAME",
-            f"{found.namespace}/{found.name}: {problem}; give the run's id, which `milepost store verify` tells, with --run",
+            f"{found.namespace}/{found.name}: {problem}; give the run's id with --run; "
+            "`milepost store verify` tells it",
         )
     return _leading_to(runs, found), found.left
 
