@@ -32,7 +32,7 @@ from tools.cluster.progress import say, wait_until
 __all__ = ["main", "overlap", "race"]
 
 ROUNDS = 3
-ACTS = 20
+ACTS = 100
 SLOW = 8.0
 STRANDED_AFTER = 10.0
 NOT_YET = (

@@ -53,10 +53,22 @@ def milepost(desk: Desk, *arguments: str | Path) -> subprocess.CompletedProcess[
 
 
 @contextmanager
+def heeding(*numbers: signal.Signals) -> Iterator[None]:
+    """Let processes that are started now heed these signals, also where these tests run in the background."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def started(desk: Desk, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     with (desk.root / "out").open("w") as out, (desk.root / "err").open("w") as err:
-        # A group of its own, as a shell makes it: Ctrl-C reaches every process of it.
-        process = subprocess.Popen(**settings(desk, *arguments), stdout=out, stderr=err, process_group=0)
+        with heeding(signal.SIGINT, signal.SIGHUP):
+            # A group of its own, as a shell makes it: Ctrl-C reaches every process of it.
+            process = subprocess.Popen(**settings(desk, *arguments), stdout=out, stderr=err, process_group=0)
         try:
             yield process
         finally:
