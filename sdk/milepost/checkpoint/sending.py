@@ -29,14 +29,22 @@ def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
+def _untold(_key: str, _cause: str, _waited: float) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on. Times are seconds; `monotonic`, `pause` and `entropy` are the shell's."""
+    """How long to go on. Times are seconds; `monotonic`, `pause` and `entropy` are the shell's.
+
+    `on_trouble` hears before each pause of the object, what went wrong, and for how long it has by now.
+    """
 
     entropy: Entropy
     deadline: float = 60.0
     monotonic: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = _wait
+    on_trouble: Callable[[str, str, float], None] = _untold
 
     def back_off(self, attempt: int) -> float:
         """Return the pause before try `attempt`, counted from 1: doubling, capped, half of it jitter."""
@@ -63,6 +71,7 @@ def send(store: Store, write: Write, patience: Patience) -> Done | Lost:
         if waited >= patience.deadline:
             raise StoreUnavailable(write.key, waited=waited, cause=step.cause)
         pause = max(patience.back_off(attempt), step.retry_after)
+        patience.on_trouble(write.key, step.cause, waited)
         patience.pause(min(pause, patience.deadline - waited))
 
 
@@ -81,6 +90,7 @@ def persist(call: Callable[[], T], patience: Patience) -> T:
             waited = patience.monotonic() - began
             if waited >= patience.deadline:
                 raise StoreUnavailable(error.key, waited=waited, cause=error.cause) from error
+            patience.on_trouble(error.key, error.cause, waited)
             patience.pause(min(patience.back_off(attempt), patience.deadline - waited))
 
 

@@ -124,7 +124,7 @@ def steps(
     try:
         runs = stores.opened(store)
         known = stores.find(runs, namespace, name)
-        state, rows = read_rows(runs.store, known.head)
+        head, rows = read_rows(runs.store, known.head.keys)
     except MilepostError as error:
         fail(errors, error)
     if as_json:
@@ -132,8 +132,8 @@ def steps(
         return
     show.tables().print(show.steps_table(rows))
     errors.print(
-        f"run {known.namespace}/{known.name} ({known.head.run_id}): {state.phase}, "
-        f"{show.progress_of(known.head)} steps, attempt {known.head.attempt}, record {state.seq}",
+        f"run {known.namespace}/{known.name} ({head.run_id}): {head.phase}, "
+        f"{show.progress_of(head)} steps, attempt {head.attempt}, record {head.seq}",
         soft_wrap=True,
     )
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from milepost.api.names import StoreKeys
 from milepost.checkpoint.archive import Archive
-from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
-from milepost.checkpoint.history import load, read_records
+from milepost.checkpoint.history import HeadAt, consistently, load, read_records
 from milepost.checkpoint.records import Claimed, Record, StepCompleted, StepFailure, ToolCalled, dump_event
 from milepost.checkpoint.store import Store
+from milepost.errors import Missing
 
 __all__ = ["Row", "read_rows", "rows_of"]
 
@@ -41,12 +42,19 @@ class Row:
     calls: tuple[Mapping[str, Any], ...] = ()
 
 
-def read_rows(store: Store, head: Head) -> tuple[State, list[Row]]:
-    """Return the folded log and its rows. Raises Missing and Corrupt, naming the object."""
-    archive = Archive(store, head.keys)
-    state = load(store, head, archive)
-    records = (record for _, lines in read_records(store, head, archive) for record, _ in lines)
-    return state, rows_of(records)
+def read_rows(store: Store, keys: StoreKeys) -> tuple[Head, list[Row]]:
+    """Return the run's head and the rows of its log, verified. Raises Missing, Corrupt, naming the object."""
+
+    def read(at: HeadAt) -> tuple[Head, list[Row]]:
+        archive = Archive(store, keys)
+        load(store, at.head, archive)
+        records = (record for _, lines in read_records(store, at.head, archive) for record, _ in lines)
+        return at.head, rows_of(records)
+
+    found = consistently(store, keys, read)
+    if found is None:
+        raise Missing(keys.head, "a name leads to it, and it is gone")
+    return found
 
 
 def rows_of(records: Iterable[Record]) -> list[Row]:

@@ -67,6 +67,12 @@ class Progress:
                 self.console.print(
                     Text(f"  {step} failed, try {n} of {of}: {error}", style="yellow"), soft_wrap=True
                 )
+            case {"event": "store-trouble", "cause": str(cause), "waited_s": waited, "gives_up_after_s": end}:
+                told = f"  the store has given no clear answer for {waited} s (until {end:.0f} s): {cause}"
+                self.console.print(Text(told, style="yellow"), soft_wrap=True)
+            case {"event": "base-damaged", "worker": str(), "error": str(error)}:
+                told = f"  {error}; it is a cache, and nothing is lost"
+                self.console.print(Text(told, style="yellow"), soft_wrap=True)
             case {"event": "agent-failed", "worker": str(), "exception": str(trace)}:
                 self.console.print(Text(trace, style="yellow"), soft_wrap=True)
             case {"event": str(name), "worker": str()} if name in _HIDDEN:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import structlog
 
@@ -13,7 +15,11 @@ from milepost.checkpoint.committer import Committed
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.records import StepCompleted, StepFailure
 
-__all__ = ["configure", "log_claim", "log_commit"]
+__all__ = ["StoreTrouble", "configure", "log_claim", "log_commit"]
+
+TOLD_FIRST: Final = 5.0
+TOLD_AGAIN: Final = 30.0
+"""Seconds of trouble with the store after which it is logged, and between that and the next time."""
 
 
 def configure(**context: Any) -> structlog.stdlib.BoundLogger:
@@ -76,3 +82,31 @@ def log_commit(log: structlog.stdlib.BoundLogger, committed: Committed) -> None:
         bytes=committed.size,
         duration_ms=round(committed.duration_s * 1000, 2),
     )
+
+
+@dataclass
+class StoreTrouble:
+    """Logs a store that gives no clear answer: once it is more than a blip, and then now and then.
+
+    Called from whichever thread is waiting, before each of its pauses; times are seconds.
+    """
+
+    log: structlog.stdlib.BoundLogger
+    deadline: float
+    _told: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, key: str, cause: str, waited: float) -> None:
+        before = self._told.get(key, 0.0)
+        # Told of before and waiting for less: that was another time.
+        since = before if waited >= before else 0.0
+        if waited - since < (TOLD_FIRST if since == 0 else TOLD_AGAIN):
+            return
+        self._told[key] = waited
+        with suppress(OSError):  # who read the log is gone, and the wait goes on
+            self.log.warning(
+                "store-trouble",
+                object=key,
+                cause=cause,
+                waited_s=round(waited),
+                gives_up_after_s=self.deadline,
+            )

@@ -53,7 +53,7 @@ from milepost.errors import (
 from milepost.executor.anchor import check_anchor
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
-from milepost.executor.logs import log_claim, log_commit
+from milepost.executor.logs import StoreTrouble, log_claim, log_commit
 from milepost.executor.settings import Settings
 from milepost.executor.stopping import StopSignal
 
@@ -86,7 +86,11 @@ class Session:
     entropy: Callable[[int], bytes] = os.urandom
 
     def __post_init__(self) -> None:
-        self._patience = Patience(self.entropy, deadline=self.settings.store_deadline)
+        self._patience = Patience(
+            self.entropy,
+            deadline=self.settings.store_deadline,
+            on_trouble=StoreTrouble(self.log, self.settings.store_deadline),
+        )
         self._work: asyncio.Task[Ending] | None = None
 
     async def run(self) -> Ending:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from milepost.checkpoint.answers import Done, Lost, Purpose, Write
 from milepost.checkpoint.history import HeadAt, load, read_head
-from milepost.checkpoint.sending import FIRST_PAUSE, LONGEST_PAUSE, Patience, send
+from milepost.checkpoint.sending import FIRST_PAUSE, LONGEST_PAUSE, Patience, persist, send
 from milepost.checkpoint.store import Found, Unknown
 from milepost.errors import Corrupt, Fenced, ProtocolBreach, RunDeleted, StoreRefused, StoreUnavailable
 from tests.support.histories import KEYS, a_step, after, begin, some_patience, take
@@ -211,6 +212,26 @@ def test_the_deadline_ends_an_unknown_outcome_and_says_why(run: Run) -> None:
     assert caught.value.waited == pytest.approx(10.0)
     assert caught.value.cause == "503 SlowDown"
     assert {put.body for put in run.store.puts} == {run.write.body}
+
+
+def test_each_pause_is_told_with_what_went_wrong_and_for_how_long_it_has(run: Run) -> None:
+    told: list[tuple[str, str, float]] = []
+    patience = replace(some_patience(time=run.time), on_trouble=lambda *what: told.append(what))
+    run.store.next_puts(Fault.busy(retry_after=2), Fault.lost_answer())
+
+    send(run.store, run.write, patience)
+
+    assert told == [(KEYS.head, "503 SlowDown", 0.0), (KEYS.head, "reset by peer", 2.0)]
+
+
+def test_reads_that_are_repeated_are_told_too(run: Run) -> None:
+    told: list[tuple[str, str, float]] = []
+    patience = replace(some_patience(time=run.time), on_trouble=lambda *what: told.append(what))
+    run.store.next_gets_fail(1)
+
+    persist(lambda: read_head(run.store, KEYS), patience)
+
+    assert [(key, cause) for key, cause, _ in told] == [(KEYS.head, "503 on a read")]
 
 
 def test_a_store_that_comes_back_at_the_deadline_is_still_met(run: Run) -> None:
