@@ -10,10 +10,10 @@ from typing import Final
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.store import Store
-from milepost.checkpoint.survey import Survey, survey
+from milepost.checkpoint.survey import Span, Survey, survey
 from milepost.errors import Damaged, FormatTooNew, MilepostError, RolledBack, StoreRefused, StoreUnavailable
 
-__all__ = ["MOST", "explain", "repair_command"]
+__all__ = ["MOST", "explain", "listed", "repair_command", "repeats", "trusted"]
 
 MOST: Final = 1000
 """Characters of the message: what a condition shows of it, and half of what a record keeps."""
@@ -36,10 +36,13 @@ def explain(store: Store, keys: StoreKeys, error: MilepostError, *, where: str, 
         left = survey(store, keys, blobs=of_a_blob)
     except (Damaged, StoreRefused, StoreUnavailable):
         return _cut(f"{said}. To see what is left, and go on from it: {command} --dry-run")
-    if isinstance(error, RolledBack) and not left.problems:
+    if isinstance(error, RolledBack) and not left.damage:
         # What is there is sound, and only somebody outside of the store knew that it is not all.
         command += " --as-it-is"
-    return _cut(f"{said}. {_left(left)}. To go on from what is left: {command} --dry-run. {_repeats(left)}")
+    lost = _sentence(repeats(left, _NAMED)) or "No completed step is known to be lost"
+    # The command stands before the steps, whose names may be cut off.
+    how = f"To go on from what is left: {command} --dry-run"
+    return _cut(f"{said}. {_sentence(trusted(left))}. {how}. {lost}")
 
 
 def repair_command(keys: StoreKeys, where: str, name: str) -> str:
@@ -48,27 +51,47 @@ def repair_command(keys: StoreKeys, where: str, name: str) -> str:
     return f"milepost store repair '{where}' {run}"
 
 
-def _left(left: Survey) -> str:
-    if left.trusted == left.last:
-        return f"Records 1 to {left.last} can be trusted"
+def trusted(left: Survey) -> list[str]:
+    """Return, a line each, which records can be trusted, which only be read, and which are lost."""
     if left.trusted == 0 and not left.readable:
-        return "No record can be read"
-    upto = f"Records 1 to {left.trusted} of {left.last} can be trusted"
-    beyond = ", ".join(f"{first} to {last}" for first, last in left.readable[:_NAMED])
-    return f"{upto}, and {beyond} can be read" if beyond else upto
+        lines = ["no record can be read"]
+    elif left.trusted == left.last:
+        lines = [f"records 1 to {left.last} can be trusted"]
+    else:
+        lines = [f"records 1 to {left.trusted} of {left.last} can be trusted"]
+    if left.head is None:
+        lines.append("newer records were in the head, 32 KiB at most, and are lost; their steps run again")
+    if left.readable:
+        lines.append(f"records {_spans(left.readable)} can be read")
+    if left.lost:
+        lines.append(f"records {_spans(left.lost)} are lost")
+    return lines
 
 
-def _repeats(left: Survey) -> str:
-    named = _listed(left.repeats)
-    more = f"{left.unnamed} more of which no name is left" if left.unnamed else ""
-    both = " and ".join(filter(None, (named, more)))
-    return f"These steps are lost and run again: {both}" if both else "No completed step is known to be lost"
+def repeats(left: Survey, most: int) -> list[str]:
+    """Return, a line each, which completed steps are lost, so many by name."""
+    lines = []
+    if left.repeats:
+        lines.append(f"these steps are lost and run again: {listed(left.repeats, most)}")
+    if left.unnamed:
+        lines.append(f"steps that are lost and run again, of which no name is left: {left.unnamed}")
+    return lines
 
 
-def _listed(steps: Sequence[str]) -> str:
-    if len(steps) <= _NAMED:
-        return ", ".join(steps)
-    return f"{', '.join(steps[:_NAMED])} and {len(steps) - _NAMED} others"
+def listed(names: Sequence[str], most: int) -> str:
+    """Return so many of the names, and how many more there are."""
+    more = len(names) - most
+    others = f" and {more} {'other' if more == 1 else 'others'}" if more > 0 else ""
+    return ", ".join(names[:most]) + others
+
+
+def _spans(spans: Sequence[Span]) -> str:
+    return listed([str(one) if one == last else f"{one} to {last}" for one, last in spans], _NAMED)
+
+
+def _sentence(lines: Sequence[str]) -> str:
+    said = "; ".join(lines)
+    return f"{said[:1].upper()}{said[1:]}"
 
 
 def _cut(text: str) -> str:

@@ -36,13 +36,15 @@ since it may stand in a line that cannot be read as a whole."""
 class Problem:
     """What is wrong with one object. `kind` is the error's: Missing, Corrupt, FormatTooNew or RolledBack.
 
-    `steps` are those whose results were in it, where it is a blob.
+    `steps` are those whose results were in it, where it is a blob. `harmless`: a base that readers pass over,
+    since it is gone or cannot be read, and the head that leads to the records is there.
     """
 
     key: str
     kind: str
     what: str
     steps: tuple[str, ...] = ()
+    harmless: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ class Remains:
             self._collect(_vouched_for(self._hurt, keys), keys.head, proved=False)
         self._read_bases()
 
-    def note(self, error: Damaged | FormatTooNew) -> None:
+    def note(self, error: Damaged | FormatTooNew, *, harmless: bool = False) -> None:
         """Add what is wrong."""
         what = error.what if isinstance(error, Damaged) else str(error).removeprefix(f"{error.key}: ")
-        self.problems.append(Problem(error.key, type(error).__name__, what))
+        self.problems.append(Problem(error.key, type(error).__name__, what, harmless=harmless))
 
     def _under(self, folder: str) -> set[str]:
         return {key for key in self.listed if key.startswith(f"{self.keys.run}{folder}")}
@@ -138,13 +140,13 @@ class Remains:
         """Read the bases that the head names, or, where it is lost, all that are there."""
         named = {base_key(self.keys, base): base for base in self.head.head.bases} if self.head else None
         for key in named if named is not None else sorted(self._under("bases/")):
-            gone = "the head names it, and it is gone; it is a cache, and nothing is lost by it"
+            gone = "the head names it, and it is gone"
             try:
                 found = require(fetch(self._store, key), key, gone)
                 base = named[key] if named is not None else _base_of(key, found.body)
                 self.bases[key] = parse_base(found.body, base, self.keys)
             except (Damaged, FormatTooNew) as error:
-                self.note(error)
+                self.note(error, harmless=named is not None)
 
 
 def _vouched_for(head: bytes, keys: StoreKeys) -> list[bytes]:

@@ -34,18 +34,16 @@ from milepost.checkpoint.records import (
     StepCompleted,
     blob_of,
 )
-from milepost.checkpoint.runs import HeadSeen, NameSeen, Runs, Stale
+from milepost.checkpoint.runs import REPAIRED, HeadSeen, NameSeen, Runs, Stale
 from milepost.checkpoint.sealed import Segment, segment_key
 from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found
 from milepost.checkpoint.survey import Survey
 from milepost.errors import Corrupt, MilepostError, Missing
 
-__all__ = ["REPAIRED", "NotRepairable", "Rescue", "carry_out", "plan_repair"]
+__all__ = ["NotRepairable", "Rescue", "carry_out", "plan_repair"]
 
 REPAIRING: Final = "Repairing"
-REPAIRED: Final = "Repaired"
-"""Why a run ended that goes on as another one."""
 
 _OF_DAMAGE: Final = frozenset({"Corrupt", "Missing", "RolledBack", REPAIRING})
 """Why runs halt that are then repaired. The new run has no reason to."""

@@ -30,6 +30,7 @@ from milepost.checkpoint.store import Found, Store, Unchanged
 from milepost.errors import Corrupt, MilepostError, Missing, RunDeleted
 
 __all__ = [
+    "REPAIRED",
     "SUPERSEDED",
     "HeadSeen",
     "NameSeen",
@@ -43,6 +44,9 @@ Clock: TypeAlias = Callable[[], datetime]
 
 SUPERSEDED: Final = "Superseded"
 """Why a run ended in whose place another one was begun."""
+
+REPAIRED: Final = "Repaired"
+"""Why a run ended that goes on as another one."""
 
 _DEADLINE: Final = 15.0
 """Seconds that an unclear write is followed up before the caller is told. The next pass goes on."""

@@ -75,6 +75,15 @@ class Survey:
     orphans: tuple[str, ...] = ()
 
     @property
+    def damage(self) -> tuple[Problem, ...]:
+        """The problems by which something is lost, or would be.
+
+        A base that readers pass over is not among them. One that they can read and that contradicts the
+        records is: they would believe it.
+        """
+        return tuple(problem for problem in self.problems if not problem.harmless)
+
+    @property
     def repeats(self) -> tuple[str, ...]:
         """The steps that are known to be lost, and so may run again."""
         return tuple(step.id for step in self.steps if not step.kept)
@@ -82,7 +91,7 @@ class Survey:
     @property
     def too_new(self) -> bool:
         """Whether a newer Milepost could read more."""
-        return any(problem.kind == FormatTooNew.__name__ for problem in self.problems)
+        return any(problem.kind == FormatTooNew.__name__ for problem in self.damage)
 
 
 def survey(store: Store, keys: StoreKeys, *, blobs: bool = True) -> Survey:

@@ -17,8 +17,7 @@ from milepost.api.names import StoreKeys, name_at, run_at
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
-from milepost.checkpoint.repair import REPAIRED
-from milepost.checkpoint.runs import SUPERSEDED, Runs
+from milepost.checkpoint.runs import REPAIRED, SUPERSEDED, Runs
 from milepost.errors import Damaged, FormatTooNew
 
 __all__ = ["Listed", "listed_runs"]

@@ -25,6 +25,7 @@ from milepost.local.runner import Outcome
 __all__ = [
     "Progress",
     "age",
+    "counted",
     "end_of",
     "new_table",
     "progress_of",
@@ -172,6 +173,11 @@ def size(number: int) -> str:
     if number < _KIB:
         return f"{number} B"
     return f"{number / _KIB:.1f} KiB" if number < _KIB**2 else f"{number / _KIB**2:.1f} MiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things for people."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _time(text: str) -> str:

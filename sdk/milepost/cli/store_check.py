@@ -40,7 +40,7 @@ def check(
     """
     errors = errors_console()
     try:
-        opened = stores.opened(url, credentials).store
+        opened = stores.opened(url, credentials, given_as="URL").store
         errors.print(f"checking {opened.uri} with {THOROUGH.writers} writers ...", soft_wrap=True)
         report = probe(opened, patience=Patience(os.urandom))
     except MilepostError as error:

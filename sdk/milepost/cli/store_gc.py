@@ -72,7 +72,7 @@ def gc(
     try:
         if dry_run == apply:
             raise InvalidRun("--dry-run", "give either --dry-run or --apply")
-        runs = stores.opened(url, credentials)
+        runs = stores.opened(url, credentials, given_as="URL")
         chosen = (StoreKeys(namespace).namespace,) if namespace else ()
         sweeper = Sweeper(runs)
         rows = [
@@ -92,7 +92,8 @@ def gc(
     elif rows:
         _print(rows)
     done = "deleted" if apply else "to be deleted"
-    errors.print(f"{objects} objects, {show.size(size)} {done} in {runs.store.uri}", soft_wrap=True)
+    counted = show.counted(objects, "object")
+    errors.print(f"{counted}, {show.size(size)} {done} in {runs.store.uri}", soft_wrap=True)
 
 
 def _rows(sweeper: Sweeper, finding: Finding, *, apply: bool, orphans: bool) -> Iterator[Row]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -13,13 +15,14 @@ from rich.text import Text
 
 from milepost.api.names import StoreKeys
 from milepost.api.summary import NameRecord, NameState
+from milepost.checkpoint.damage import listed, repair_command, repeats, trusted
 from milepost.checkpoint.repair import Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import NameSeen, Runs
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Found
 from milepost.checkpoint.survey import Survey
 from milepost.checkpoint.verify import Verified, verify_all, verify_name, verify_run
-from milepost.cli import stores
+from milepost.cli import show, stores
 from milepost.cli.failing import FAILED, errors_console, fail
 from milepost.cli.options import CredentialsFolder, StoreUrl
 from milepost.errors import Damaged, FormatTooNew, InvalidRun, MilepostError
@@ -44,18 +47,21 @@ def verify(
 
     Every object is read and held against its digest, every record against the one before it, every base
     against the records, every name against its run. Nothing is changed. The exit code is 1 where anything is
-    damaged. With --json each completed step comes with the author's summary of it, so that a run that
-    cannot be repaired can be begun anew with what is known.
+    damaged that no repair has saved; a lost base is no damage, since it is a cache. With --json each
+    completed step comes with the author's summary of it, so that a run that cannot be repaired can be begun
+    anew with what is known.
     """
     errors = errors_console()
-    looked = newer = damaged = 0
+    looked = newer = 0
+    damaged: list[str] = []
     try:
-        runs = stores.opened(url, credentials)
+        runs = stores.opened(url, credentials, given_as="URL")
         shown = []
         for each in _chosen(runs, which, run):
             looked += 1
             newer += _is_newer(each)
-            damaged += bool(each.problems) and not _is_newer(each)
+            if each.to_repair and not _is_newer(each):
+                damaged.append(_command(each, url, credentials))
             if as_json:
                 shown.append(each.as_json())
             else:
@@ -70,8 +76,7 @@ def verify(
         said = f"{newer} written by a newer Milepost, which alone can read them"
         errors.print(Text(said, style="bold red"), soft_wrap=True)
     if damaged:
-        said = f"{damaged} damaged; `milepost store repair` goes on from what is left"
-        errors.print(Text(said, style="bold red"), soft_wrap=True)
+        _recommend(errors, damaged, whole=not which)
     if newer or damaged:
         raise typer.Exit(FAILED)
 
@@ -108,10 +113,10 @@ def repair(
     """
     errors = errors_console()
     try:
-        runs = stores.opened(url, credentials)
-        name, left = _one(runs, which, run)
-        if not left.problems and not as_it_is:
-            errors.print(f"run {left.keys.run_id}: nothing is damaged, and nothing was done", soft_wrap=True)
+        runs = stores.opened(url, credentials, given_as="URL")
+        name, found, left = _one(runs, which, run)
+        if (why := _needless(found, left)) and not as_it_is:
+            errors.print(f"run {found.run_id}: {why}", soft_wrap=True)
             if as_json:
                 typer.echo(json.dumps(_as_json(left, name), indent=2))
             return
@@ -137,7 +142,18 @@ def _chosen(runs: Runs, which: str, run: str) -> Iterable[Verified]:
     return verify_all(runs)
 
 
-def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
+def _needless(found: Verified, left: Survey) -> str:
+    """Return why a repair would gain nothing; empty where it would."""
+    if found.saved_as:
+        return f"it was saved as run {found.saved_as} already, and nothing was done"
+    if left.damage:
+        return ""
+    if left.problems:
+        return "only bases are damaged, which are a cache: nothing is lost, and nothing has to be repaired"
+    return "nothing is damaged, and nothing was done"
+
+
+def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Verified, Survey]:
     """Return the run that is to be repaired, with the name that leads to it, if one does."""
     if not which and not run:
         raise InvalidRun("NAMESPACE/NAME", "which run? `milepost store verify` finds those that are damaged")
@@ -149,7 +165,7 @@ def _one(runs: Runs, which: str, run: str) -> tuple[NameSeen | None, Survey]:
             f"{found.namespace}/{found.name}: {problem}; give the run's id with --run; "
             "`milepost store verify` tells it",
         )
-    return _leading_to(runs, found), found.left
+    return _leading_to(runs, found), found, found.left
 
 
 def _leading_to(runs: Runs, found: Verified) -> NameSeen | None:
@@ -196,57 +212,72 @@ def _two(text: str, field: str) -> tuple[str, str]:
     return namespace, rest
 
 
+def _command(found: Verified, url: str, credentials: Path | None) -> str:
+    """Return the command that goes on from what is left of the run; empty where there is none."""
+    if found.left is None:
+        return ""
+    head = found.left.head.head if found.left.head else None
+    if not found.left.damage and head is not None and head.name != found.name:
+        return ""  # the name is wrong, and of the run that it should lead to nothing is known here
+    command = repair_command(found.left.keys, url, name="")
+    if not found.left.damage:
+        command += " --as-it-is"
+    if credentials is not None:
+        command += f" --credentials {shlex.quote(str(credentials))}"
+    return f"{command} --dry-run"
+
+
+def _recommend(errors: Console, damaged: list[str], *, whole: bool) -> None:
+    """Say how many are damaged, and with which commands it goes on."""
+    commands = [command for command in damaged if command]
+    how = "no command goes on from what is left"
+    if commands:
+        how = "to go on from what is left:"
+    elif not whole:
+        how = "`milepost store verify` of the whole store may find the run, and a command to go on with it"
+    errors.print(Text(f"{len(damaged)} damaged; {how}", style="bold red"), soft_wrap=True)
+    for command in commands[:_SHOWN]:
+        errors.print(Text(f"  {command}"), soft_wrap=True)
+    if len(commands) > _SHOWN:
+        errors.print(f"  and {show.counted(len(commands) - _SHOWN, 'other')}", soft_wrap=True)
+
+
 def _print(found: Verified) -> None:
     """Print a line about one run, and what is wrong with it."""
     out = Console(highlight=False)
-    named = f"{found.namespace}/{found.name or '(no name)'} {found.run_id}"
+    named = f"{found.namespace}/{found.name or '(no name)'} {found.run_id}".rstrip()
+    told, style = _state(found)
+    out.print(Text(f"{named}: {told}", style=style), soft_wrap=True)
+    if found.saved_as:
+        return
+    for problem in found.problems:
+        whose = f" (steps {listed(problem.steps, _SHOWN)})" if problem.steps else ""
+        note = "; nothing is lost: a base is a cache, and a run that goes on writes it anew"
+        note = note if problem.harmless else ""
+        out.print(Text(f"  {problem.kind} {problem.key}: {problem.what}{whose}{note}"), soft_wrap=True)
+    if found.damage and found.left is not None and not _is_newer(found):
+        for line in (*trusted(found.left), *repeats(found.left, _SHOWN)):
+            out.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def _state(found: Verified) -> tuple[str, str]:
+    """Return in words how the run is, and the style to print it in."""
     left = found.left
     if found.deleting:
-        out.print(Text(f"{named}: is being deleted"), soft_wrap=True)
-        return
-    if not found.problems:
-        told = (
-            f"sound, {left.last} records, {len(left.steps)} steps" if left else "its checkpoints have expired"
-        )
-        out.print(Text(f"{named}: {told}"), soft_wrap=True)
-        return
-    state = "cannot be read" if _is_newer(found) else "damaged"
-    out.print(Text(f"{named}: {state}", style="bold red"), soft_wrap=True)
-    for problem in found.problems:
-        whose = f" (steps {_listed(problem.steps)})" if problem.steps else ""
-        out.print(Text(f"  {problem.kind} {problem.key}: {problem.what}{whose}"), soft_wrap=True)
-    if left is not None and not _is_newer(found):
-        for line in _left(left):
-            out.print(Text(f"  {line}"), soft_wrap=True)
+        return "is being deleted", ""
+    if found.saved_as:
+        return f"damaged, and saved as run {found.saved_as}", ""
+    if found.damage:
+        return "cannot be read" if _is_newer(found) else "damaged", "bold red"
+    if left is None:
+        return "its checkpoints have expired", ""
+    records, steps = show.counted(left.last, "record"), show.counted(len(left.steps), "step")
+    return f"sound, {records}, {steps}", ""
 
 
 def _is_newer(found: Verified) -> bool:
     """Tell whether nothing is wrong with the run but that this version is too old for it."""
-    return bool(found.problems) and all(each.kind == FormatTooNew.__name__ for each in found.problems)
-
-
-def _left(left: Survey) -> list[str]:
-    lines = [f"records 1 to {left.trusted} of {left.last} can be trusted"]
-    if left.head is None:
-        lines.append("newer records were in the head, 32 KiB at most, and are lost; their steps run again")
-    if left.readable:
-        lines.append(f"records {_spans(left.readable)} can be read")
-    if left.lost:
-        lines.append(f"records {_spans(left.lost)} are lost")
-    if left.repeats:
-        lines.append(f"steps that may repeat: {_listed(left.repeats)}")
-    if left.unnamed:
-        lines.append(f"steps that may repeat, and of which no name is left: {left.unnamed}")
-    return lines
-
-
-def _spans(spans: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
-
-
-def _listed(steps: Sequence[str]) -> str:
-    more = f" and {len(steps) - _SHOWN} others" if len(steps) > _SHOWN else ""
-    return ", ".join(steps[:_SHOWN]) + more
+    return found.to_repair and all(each.kind == FormatTooNew.__name__ for each in found.damage)
 
 
 def _as_json(left: Survey, name: NameSeen | None, new_run_id: str = "") -> dict[str, object]:
@@ -257,7 +288,7 @@ def _as_json(left: Survey, name: NameSeen | None, new_run_id: str = "") -> dict[
 def _tell(rescue: Rescue, name: NameSeen | None, *, applied: bool) -> None:
     out = Console(highlight=False)
     left, head = rescue.survey, rescue.head
-    for line in _left(left):
+    for line in (*trusted(left), *repeats(left, _SHOWN)):
         out.print(Text(line), soft_wrap=True)
     kept = f"{head.totals.steps_done} steps are kept"
     if not applied:

@@ -36,15 +36,15 @@ def now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251  (the command line is a shell: it holds the clock)
 
 
-def opened(url: str, credentials: Path | None = None) -> Runs:
+def opened(url: str, credentials: Path | None = None, *, given_as: str = "--store") -> Runs:
     """Return the runs of the store that a command names, a path being taken from the current folder.
 
-    Raises InvalidRun, StoreRefused.
+    `given_as` is the argument or option to blame for what is no store. Raises InvalidRun, StoreRefused.
     """
-    return Runs(open_store(store_url(url, Path.cwd()), credentials), now, os.urandom)
+    return Runs(open_store(store_url(url, Path.cwd(), given_as=given_as), credentials), now, os.urandom)
 
 
-def store_url(text: str, folder: Path) -> str:
+def store_url(text: str, folder: Path, *, given_as: str = "--store") -> str:
     """Return the store's URL, with the path of a `file:` store taken from `folder`. Raises InvalidRun."""
     if text.startswith("s3://"):
         return text
@@ -54,7 +54,7 @@ def store_url(text: str, folder: Path) -> str:
         )
         return f"file:{(folder / path.expanduser()).resolve()}"
     raise InvalidRun(
-        "--store", f"{text!r} must be file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION"
+        given_as, f"{text!r} must be file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION"
     )
 
 

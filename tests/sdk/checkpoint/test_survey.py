@@ -218,6 +218,16 @@ def test_bases_are_held_to_the_records(store: MemoryStore) -> None:
 
     assert sorted(kinds(seen)) == [("Corrupt", second), ("Corrupt", third), ("Missing", first)]
     assert seen.trusted == seen.last
+    assert seen.damage == (), "readers pass over each of them"
+
+
+def test_without_a_head_a_lost_base_is_damage(store: MemoryStore) -> None:
+    flip(store, bases_of(store)[0])
+    store.delete(KEYS.head)
+
+    seen = survey(store, KEYS)
+
+    assert len(seen.damage) == 2
 
 
 def test_a_base_with_a_right_digest_and_another_content_is_found(store: MemoryStore) -> None:
@@ -231,6 +241,8 @@ def test_a_base_with_a_right_digest_and_another_content_is_found(store: MemorySt
     seen = survey(store, KEYS)
 
     assert kinds(seen) == [("Corrupt", base_key(KEYS, newest))]
+    assert seen.damage == seen.problems
+    assert "step-x" in load(store, head_of(store)).completed, "readers believe it: it is not harmless"
 
 
 def test_a_head_that_went_back_is_found_by_the_segments_that_follow_it(run: RunInMemory) -> None:

@@ -141,7 +141,7 @@ def test_objects_of_no_run_go_only_on_request(shop: Shop) -> None:
 
     assert "give --orphans to delete it" in milepost(shop, "--apply").stdout
     assert shop.keys() == [keys.blob("a" * 64)]
-    assert "1 objects, 3 B deleted" in milepost(shop, "--apply", "--orphans").stderr
+    assert "1 object, 3 B deleted" in milepost(shop, "--apply", "--orphans").stderr
     assert shop.keys() == []
 
 

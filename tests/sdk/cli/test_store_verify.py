@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from milepost.checkpoint.memory import MemoryStore
 from milepost.checkpoint.runs import HeadSeen
 from milepost.checkpoint.store import Store
 from milepost.cli.app import app
-from tests.support.histories import KEYS
+from tests.support.histories import KEYS, a_claim, after, begin
 from tests.support.long_runs import (
     a_long_run,
+    bases_of,
     body_of,
     contents,
     copy_of,
+    flip,
     give_name,
     head_of,
     name_of,
@@ -28,6 +31,7 @@ from tests.support.long_runs import (
     runs_of,
     segments_of,
 )
+from tests.support.store_doubles import Numbers
 
 pytestmark = pytest.mark.req("D3", "I4")
 
@@ -54,6 +58,13 @@ def call(command: str, store: Store, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["store", command, store.uri, *arguments])
 
 
+def another_run(store: Store) -> None:
+    """Add a run that began under the same name, and that no name leads to."""
+    begun = begin(MemoryStore(), entropy=Numbers(), keys=type(KEYS)("team", OTHER))
+    head = after(begun.head, a_claim(1), entropy=Numbers(9)).head
+    store.put_new(head.keys.head, head.body(), {})
+
+
 def test_a_sound_run_is_one_line(store: FileStore) -> None:
     done = call("verify", store)
 
@@ -75,7 +86,7 @@ def test_a_damaged_run_is_told_in_full_and_the_exit_code_is_1(store: FileStore) 
         f"  records {lost.last + 1} to 187 can be read",
     ]
     assert lines[4] == f"  records {lost.first} to {lost.last} are lost"
-    assert lines[5].startswith("  steps that may repeat: step-81, step-82,")
+    assert lines[5].startswith("  these steps are lost and run again: step-81, step-82,")
     assert lines[5].endswith("others")
 
 
@@ -177,6 +188,72 @@ def test_a_repair_says_what_it_did(store: FileStore) -> None:
     assert call("verify", store, "team/triage").exit_code == 0
 
 
+@pytest.mark.parametrize("head_is_lost", [True, False])
+def test_a_damaged_run_that_was_saved_is_told_as_such_and_asks_for_nothing(
+    store: FileStore, *, head_is_lost: bool
+) -> None:
+    store.delete(KEYS.head if head_is_lost else segments_of(store)[1])
+    assert call("repair", store, "team/triage", "--apply", "--nobody-writes").exit_code == 0
+    new = name_of(store).record.run_id
+
+    whole, alone = call("verify", store), call("verify", store, "--run", f"team/{KEYS.run_id}")
+
+    line = f"team/triage {KEYS.run_id}: damaged, and saved as run {new}\n"
+    assert (alone.exit_code, alone.stdout, alone.stderr) == (0, line, "")
+    assert (whole.exit_code, whole.stdout.splitlines(keepends=True)[1:], whole.stderr) == (0, [line], "")
+    (told,) = json.loads(call("verify", store, "--run", f"team/{KEYS.run_id}", "--json").stdout)
+    assert (told["sound"], told["saved_as"], len(told["problems"])) == (False, new, 1)
+
+
+def test_a_run_that_was_saved_is_not_saved_again(store: FileStore) -> None:
+    store.delete(segments_of(store)[1])
+    call("repair", store, "team/triage", "--apply")
+    before = contents(store)
+
+    done = call("repair", store, "--run", f"team/{KEYS.run_id}", "--apply")
+
+    assert (done.exit_code, contents(store)) == (0, before)
+    assert f"it was saved as run {name_of(store).record.run_id} already" in done.stderr
+
+
+def test_a_damaged_run_whose_name_was_given_away_without_a_repair_is_not_told_to_be_saved(
+    store: FileStore,
+) -> None:
+    store.delete("team/names/triage")
+    another_run(store)
+    give_name(store, keys=type(KEYS)("team", OTHER))
+    store.delete(segments_of(store)[1])
+
+    done = call("verify", store, "--run", f"team/{KEYS.run_id}")
+
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (1, f"team/triage {KEYS.run_id}: damaged")
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_lost_or_unreadable_base_loses_nothing_and_asks_for_nothing(
+    store: FileStore, *, lost: bool
+) -> None:
+    key = bases_of(store)[-1]
+    if lost:
+        store.delete(key)
+    else:
+        flip(store, key)
+    before = contents(store)
+
+    found = call("verify", store)
+    refused = call("repair", store, "team/triage", "--apply")
+
+    first, second = found.stdout.splitlines()
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert first == f"team/triage {KEYS.run_id}: sound, 187 records, 184 steps"
+    assert second.startswith(f"  {'Missing' if lost else 'Corrupt'} {key}: ")
+    assert second.endswith("; nothing is lost: a base is a cache, and a run that goes on writes it anew")
+    assert (refused.exit_code, contents(store)) == (0, before)
+    assert "nothing has to be repaired" in refused.stderr
+    (told,) = json.loads(call("verify", store, "--json").stdout)
+    assert (told["sound"], [each["harmless"] for each in told["problems"]]) == (True, [True])
+
+
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: FileStore) -> None:
     store.delete(segments_of(store)[1])
     before = contents(store)
@@ -216,6 +293,61 @@ def test_a_lost_name_is_told_and_made_anew_from_the_runs_head(store: FileStore) 
     assert done.exit_code == 0, done.output
     assert name_of(store).record.resource_uid == "uid-1"
     assert call("verify", store, "team/triage").exit_code == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("bent", [True, False])
+def test_the_last_line_is_the_command_that_mends_a_name(store: FileStore, *, bent: bool, whole: bool) -> None:
+    if bent:
+        overwrite(store, "team/names/triage", b"{}")
+    else:
+        store.delete("team/names/triage")
+    if not whole:
+        store.delete(segments_of(store)[1])
+
+    found = call("verify", store)
+    milepost, *command = shlex.split(found.stderr.splitlines()[-1])
+    dry = CliRunner().invoke(app, command)
+    done = CliRunner().invoke(app, [*command[:-1], "--apply"])
+
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (1, f"team/triage {KEYS.run_id}: damaged")
+    assert found.stderr.startswith("1 damaged; to go on from what is left:\n")
+    assert (milepost, command[-1], "--as-it-is" in command) == ("milepost", "--dry-run", whole)
+    assert (dry.exit_code, dry.stdout.endswith("--apply does it\n")) == (0, True)
+    assert (done.exit_code, name_of(store).record.resource_uid) == (0, "uid-1")
+    assert (call("verify", store).exit_code, call("verify", store, "team/triage").exit_code) == (0, 0)
+
+
+def test_a_damaged_name_of_which_no_run_is_found_is_told_without_one(store: FileStore) -> None:
+    store.put_new("team/names/bent", b"{}", {})
+
+    whole, alone = call("verify", store), call("verify", store, "team/bent")
+
+    assert (whole.exit_code, "team/bent: damaged\n" in whole.stdout) == (1, True)
+    assert whole.stderr == "1 damaged; no command goes on from what is left\n"
+    assert "`milepost store verify` of the whole store may find the run" in alone.stderr
+
+
+def test_of_several_runs_none_is_said_to_be_that_of_a_damaged_name(store: FileStore) -> None:
+    overwrite(store, "team/names/triage", b"{}")
+    another_run(store)
+
+    told = json.loads(call("verify", store, "--json").stdout)
+
+    assert [(each["name"], each["run_id"]) for each in told] == [
+        ("triage", ""),
+        ("triage", KEYS.run_id),
+        ("triage", OTHER),
+    ]
+
+
+@pytest.mark.parametrize("command", ["check", "gc", "verify", "repair"])
+def test_what_is_no_store_is_blamed_on_the_argument(command: str) -> None:
+    arguments = ["--dry-run"] if command == "gc" else []
+
+    done = CliRunner().invoke(app, ["store", command, "foo", *arguments])
+
+    assert (done.exit_code, done.stderr.startswith("milepost: URL: 'foo' must be file:PATH")) == (2, True)
 
 
 def test_a_name_that_was_given_to_another_run_stays_with_it(store: FileStore) -> None:
