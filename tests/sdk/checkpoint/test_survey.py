@@ -221,8 +221,8 @@ def test_bases_are_held_to_the_records(store: MemoryStore) -> None:
     assert seen.damage == (), "readers pass over each of them"
 
 
-def test_without_a_head_a_lost_base_is_damage(store: MemoryStore) -> None:
-    flip(store, bases_of(store)[0])
+def test_without_a_head_an_unreadable_base_is_damage(store: MemoryStore) -> None:
+    overwrite(store, bases_of(store)[0], b"{}")
     store.delete(KEYS.head)
 
     seen = survey(store, KEYS)
