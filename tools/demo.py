@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tools.cluster import local
+from tools.cluster import local_cluster
 from tools.cluster.images import PROJECT
 from tools.cluster.progress import say, wait_until
 from tools.deployment import Deployment, NotFound, Receiver, documents_run, installed, receiving
@@ -84,7 +84,7 @@ def main() -> int:
 
 @contextmanager
 def _cluster(*, keep: bool) -> Iterator[Deployment]:
-    cluster = local()
+    cluster = local_cluster()
     deployment = installed(cluster)
     try:
         yield deployment

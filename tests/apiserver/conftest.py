@@ -9,7 +9,7 @@ import pytest
 
 from milepost.api.schema import custom_resource_definition
 from tests.support.api_server import ApiServer, Refused, api_server
-from tools.cluster import local
+from tools.cluster import local_cluster
 from tools.cluster.progress import wait_until
 
 _DEFINITION: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/agentruns.milepost.dev"
@@ -18,7 +18,7 @@ _DEFINITION: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ag
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """Start an API server that is the tests' own."""
-    cluster = local()
+    cluster = local_cluster()
     if cluster.binaries.missing():
         cluster.build()
     etcd, apiserver = (cluster.binaries.path(name) for name in ("etcd", "kube-apiserver"))

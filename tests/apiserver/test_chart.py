@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.api_server import ApiServer, Refused
-from tools.cluster import local
+from tools.cluster import local_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespaces")]
 
@@ -36,7 +36,12 @@ def namespaces(api: ApiServer) -> None:
 
 def helm(api: ApiServer, home: Path, *arguments: str) -> None:
     done = subprocess.run(
-        [local().helm, *arguments, f"--namespace={RELEASE_NAMESPACE}", f"--kubeconfig={api.kubeconfig}"],
+        [
+            local_cluster().helm,
+            *arguments,
+            f"--namespace={RELEASE_NAMESPACE}",
+            f"--kubeconfig={api.kubeconfig}",
+        ],
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.bench import report
-from tools.cluster import images, local
+from tools.cluster import images, local_cluster
 from tools.cluster.progress import say, wait_until
 from tools.deployment import Deployment, NotFound, Receiver, installed, receiving
 
@@ -37,7 +37,7 @@ time.sleep(600)
 
 def main() -> None:
     """Measure, and write `recovery.json`."""
-    deployment = installed(local())
+    deployment = installed(local_cluster())
     image = images.agent(AGENT, "localhost/milepost-scenario")
     deployment.load(image)
     deployment.namespace(NAMESPACE)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tools.cluster import local
+from tools.cluster import local_cluster
 
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "milepost"
 
@@ -20,7 +20,7 @@ Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Run helm with the given arguments, far from the user's own settings; see its output and exit code."""
-    cluster = local()
+    cluster = local_cluster()
     cluster.build("helm")
     home = tmp_path_factory.mktemp("helm")
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}

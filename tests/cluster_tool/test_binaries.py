@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import tools.cluster
+import tools.deployment
 from tools.cluster.binaries import GoModule, go_mod, go_numbers
 from tools.cluster.interface import ClusterError
 from tools.cluster.paths import Paths, complete_or_absent
@@ -79,3 +81,11 @@ def test_preflight_names_everything_at_once(monkeypatch: pytest.MonkeyPatch, tmp
 
     assert "Go is not installed; Kubernetes is built with Go 1.25 or later" in str(raised.value)
     assert "GB left and 1000000000 GB are needed" in str(raised.value)
+
+
+def test_what_a_package_offers_has_the_name_of_none_of_its_modules() -> None:
+    for package in (tools.cluster, tools.deployment):
+        assert package.__file__ is not None
+        modules = {path.stem for path in Path(package.__file__).parent.glob("*.py")}
+        # Importing the module would put it in the place of what has its name.
+        assert modules.isdisjoint(package.__all__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tools.cluster import cgroups, images, local, mounts, s3_process
+from tools.cluster import cgroups, images, local_cluster, mounts, s3_process
 from tools.cluster.paths import STATE
 from tools.cluster.processes import started_at
 from tools.cluster.progress import wait_until
@@ -40,7 +40,7 @@ time.sleep(3600)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    running = local()
+    running = local_cluster()
     running.up()
     kubectl(running, "delete", "namespace", NAMESPACE, "--ignore-not-found")
     kubectl(running, "create", "namespace", NAMESPACE)

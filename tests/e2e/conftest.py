@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.scene import Scene
-from tools.cluster import images, local
+from tools.cluster import images, local_cluster
 from tools.deployment import Deployment, Receiver, installed, receiving
 
 AGENT = Path(__file__).parent / "agent"
@@ -16,7 +16,7 @@ AGENT = Path(__file__).parent / "agent"
 @pytest.fixture(scope="session")
 def deployment() -> Iterator[Deployment]:
     """Milepost on this machine's cluster, with the image of the scripted agent on every node."""
-    deployment = installed(local())
+    deployment = installed(local_cluster())
     for node in deployment.cluster.nodes:
         deployment.kube.cordon(node.name, closed=False)
     yield deployment

@@ -8,7 +8,7 @@ import sys
 from argparse import REMAINDER, ArgumentParser
 from typing import TYPE_CHECKING
 
-from tools.cluster import ClusterError, local
+from tools.cluster import ClusterError, local_cluster
 
 if TYPE_CHECKING:
     from tools.cluster.local import LocalCluster
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             command.add_argument("rest", nargs="*", metavar="NAME", help=names)
     options = parser.parse_args(arguments)
     try:
-        return _run(local(), options.command, getattr(options, "rest", []))
+        return _run(local_cluster(), options.command, getattr(options, "rest", []))
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

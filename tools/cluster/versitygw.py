@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.cluster import local, s3_process
+from tools.cluster import local_cluster, s3_process
 from tools.cluster.binaries import OLDEST_GO, go_numbers, installed_go
 from tools.cluster.interface import ClusterError, Identity, S3Server
 from tools.cluster.paths import Paths
@@ -32,7 +32,7 @@ _ATTRIBUTE = "user.milepost-test"
 
 def lacking() -> str:
     """Return what this machine lacks to build and run the server, in words; empty where it lacks nothing."""
-    if local().binaries.missing("versitygw"):
+    if local_cluster().binaries.missing("versitygw"):
         go, needed = installed_go(), "{}.{}".format(*OLDEST_GO)
         if go is None or go_numbers(go) < OLDEST_GO:
             return f"versitygw is built with Go {needed} or later, and here is {go or 'none'}"
@@ -50,7 +50,7 @@ def server(*, bucket: str = BUCKET) -> Iterator[S3Server]:
     """
     if lack := lacking():
         raise ClusterError(lack)
-    cluster = local()
+    cluster = local_cluster()
     cluster.build("versitygw")
     admin = Identity("admin", f"{bucket}-admin", secrets.token_hex(20))
     with (
