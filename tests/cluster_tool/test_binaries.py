@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from tools.cluster.binaries import GoModule, go_mod, go_numbers
 from tools.cluster.interface import ClusterError
 from tools.cluster.paths import Paths, complete_or_absent
 from tools.cluster.preflight import check_machine
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_module_is_required_in_its_exact_version() -> None:
