@@ -48,7 +48,8 @@ def milepost(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_whose_head_is_damaged_halts_and_goes_on_once_it_is_repaired(
     scene: Scene, store: Store, keys: Path
 ) -> None:
-    scene.apply(scene.manifest("hurt", steps=8, pause=0.3))
+    # So many steps that it cannot have ended before its pod was told to stop.
+    scene.apply(scene.manifest("hurt", steps=40, pause=0.3))
     run_id = scene.until_done("hurt", 4)["runId"]
     scene.kube.patch_run(scene.namespace, "hurt", {"suspend": True})
     scene.until_phase("hurt", "Suspended")
@@ -78,7 +79,7 @@ def test_a_run_whose_head_is_damaged_halts_and_goes_on_once_it_is_repaired(
     # The one step whose record was damaged is done again, under the key of the first time.
     begun = Counter(start["step"] for start in scene.starts(run_id))
     assert sum(begun.values()) - len(begun) <= 2, begun
-    scene.expect_once_each(run_id, 8)
+    scene.expect_once_each(run_id, 40)
     assert (
         milepost(
             "store", "verify", url(scene), f"{scene.namespace}/hurt", "--credentials", str(keys)
