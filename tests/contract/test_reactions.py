@@ -198,7 +198,7 @@ class KeepsBlob(Claims):
 
     @override
     def write(self) -> None:
-        values.keep(self.ways.through, self.keys, LARGE * 2, PATIENCE)
+        values.Values(self.ways.through, self.keys, PATIENCE).keep(LARGE * 2)
 
     @override
     def recorded(self) -> object:

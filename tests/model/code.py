@@ -124,7 +124,7 @@ def sweep(store: Store, now: float, entropy: Entropy) -> None:
 
 
 def keep(store: Store, keys: StoreKeys, result: str) -> Value:
-    return values.keep(store, keys, result, PATIENT)
+    return values.Values(store, keys, PATIENT).keep(result)
 
 
 def key(root: str, step: str, epoch: int) -> str:  # noqa: ARG001  (a break makes it part of the key)

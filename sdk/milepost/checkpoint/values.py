@@ -25,7 +25,7 @@ from milepost.checkpoint.sending import Patience, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, Missing, NotStorable
 
-__all__ = ["CACHE_BYTES", "MAX_INLINE", "Large", "Values", "form", "keep", "read"]
+__all__ = ["CACHE_BYTES", "MAX_INLINE", "Large", "Values", "form", "read"]
 
 MAX_INLINE: Final = 16 * 1024
 """Bytes of an encoded value that a record carries itself."""
@@ -114,13 +114,6 @@ class Values:
 
     def _turn(self, digest: str) -> threading.Lock:
         return self._turns[int(digest[:2], 16)]
-
-
-def keep(
-    store: Store, keys: StoreKeys, data: codec.JSON, patience: Patience, most: int = MAX_INLINE
-) -> Value:
-    """Do what `Values.keep` does, once."""
-    return Values(store, keys, patience).keep(data, most)
 
 
 def read(store: Store, keys: StoreKeys, value: Value, *, of: str = "") -> codec.JSON:

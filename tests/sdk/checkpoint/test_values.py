@@ -15,7 +15,7 @@ from milepost.checkpoint import codec
 from milepost.checkpoint.records import Value
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Found, Read
-from milepost.checkpoint.values import MAX_INLINE, Large, Values, form, keep, read
+from milepost.checkpoint.values import MAX_INLINE, Large, Values, form, read
 from milepost.errors import Corrupt, Damaged, Missing, NotStorable, StoreUnavailable
 from tests.support.store_doubles import FakeTime, Fault, FaultyStore, Numbers
 
@@ -298,7 +298,7 @@ def test_more_than_can_be_read_back_is_never_written(store: FaultyStore) -> None
     assert store.puts == []
 
 
-def test_a_value_is_kept_and_read_without_an_object_that_remembers(store: FaultyStore) -> None:
-    value = keep(store, KEYS, LARGE, patience())
+def test_a_value_is_read_without_an_object_that_remembers(store: FaultyStore) -> None:
+    value = values(store).keep(LARGE)
 
     assert (value, read(store, KEYS, value), read(store, KEYS, Value(inline=[1]))) == (STORED, LARGE, [1])
