@@ -21,7 +21,11 @@
         ├── NotStorable         a value has no lossless form; says where in the value
         ├── KeyNeeded           give the step a key
         ├── Misuse              the author's code called something where it cannot work
-        └── Permanent           raised by a step: do not try again
+        ├── Denied              a gate's answer was no
+        │   └── Expired             nobody answered in time
+        ├── TooFewInputs        a phase has less than it can begin with
+        ├── Permanent           raised by a step: do not try again
+        └── NotApplied          raised by a tool: it certainly did not happen
 
 Nothing here imports anything of Milepost, so that every layer can raise and catch the same classes.
 """
@@ -29,12 +33,15 @@ Nothing here imports anything of Milepost, so that every layer can raise and cat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "AgentError",
     "CannotStart",
     "Corrupt",
     "Damaged",
+    "Denied",
+    "Expired",
     "Fenced",
     "FormatTooNew",
     "InvalidRun",
@@ -42,6 +49,7 @@ __all__ = [
     "MilepostError",
     "Missing",
     "Misuse",
+    "NotApplied",
     "NotStorable",
     "Permanent",
     "ProtocolBreach",
@@ -53,6 +61,7 @@ __all__ = [
     "StoreOwnedElsewhere",
     "StoreRefused",
     "StoreUnavailable",
+    "TooFewInputs",
 ]
 
 
@@ -273,3 +282,37 @@ class Misuse(AgentError):
 
 class Permanent(AgentError):
     """Raise this in a step to say that another attempt would fail in the same way."""
+
+
+class NotApplied(AgentError):
+    """Raise this in a tool to say that it certainly did not happen, so that it may be tried again."""
+
+
+class Denied(AgentError):
+    """The answer at a gate was no. `decision` says who gave it, when and why."""
+
+    def __init__(self, gate: str, decision: Any) -> None:
+        said = f": {decision.reason}" if decision.reason else ""
+        super().__init__(f"gate {gate} was denied by {decision.by or 'nobody'}{said}")
+        self.gate = gate
+        self.decision = decision
+
+
+class Expired(Denied):
+    """Nobody answered at a gate before its deadline, which counts as a no."""
+
+    def __init__(self, gate: str, decision: Any) -> None:
+        super().__init__(gate, decision)
+        self.args = (f"nobody answered at gate {gate} before its deadline",)
+
+
+class TooFewInputs(AgentError):
+    """A phase has fewer inputs than it can begin with. `missing` names those that are not there."""
+
+    def __init__(self, group: str, *, have: int, need: int, missing: Sequence[str]) -> None:
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")  # noqa: PLR2004  (enough to see)
+        super().__init__(f"phase {group} has {have} inputs and needs {need}; there is nothing of {shown}")
+        self.group = group
+        self.have = have
+        self.need = need
+        self.missing = tuple(missing)

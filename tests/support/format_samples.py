@@ -121,9 +121,64 @@ def events(version: int) -> list[records.Event]:
             meta={"cost": 1.5},
             **(told if later else {}),
         ),
+        *(_events_of_version_2(place, one) if later else []),
         records.Halted(reason="RecordedTypeChanged", message="it was an int"),
-        *([records.Repaired(**REPAIRED)] if later else []),
         records.Finished(phase=Phase.FAILED, reason="AgentRaised", message="no", result=value),
+    ]
+
+
+def _events_of_version_2(place: records.StepPlace, one: records.Input) -> list[records.Event]:
+    """Return the kinds of events that came with version 2."""
+    from milepost.checkpoint import gates  # noqa: PLC0415  (version 1 had none)
+
+    gate = gates.Gate(
+        id="g" * 20,
+        type=gates.GateType.APPROVAL,
+        place="1:b/@publish",
+        name="publish",
+        key="k",
+        request=records.Value(inline={"rows": 3}, size=10),
+        request_digest="a" * 64,
+        answer_schema={"type": "object"},
+        since=TIME,
+        until=TIME,
+        options=(gates.AnswerType.APPROVE,),
+    )
+    return [
+        records.Repaired(**REPAIRED),
+        records.Planned(tasks={"b": ("a",)}, replanned=True),
+        records.Intended(
+            step="pay",
+            call=1,
+            tool="pay",
+            version="3",
+            effect="verified",
+            key="m" * 20 + "/pay",
+            arguments="b" * 64,
+            inputs=(one,),
+            named={"to": one},
+            attempt=1,
+            started_at=TIME,
+            settles_within_s=60.0,
+        ),
+        records.StepSkipped(step=place.model_copy(update={"after": "list", "group": "collect"}), reason="no"),
+        records.GroupClosed(group="collect", steps=3),
+        records.Degraded(group="index", missing=("c",), have=2, need=3),
+        gates.GateOpened(gate=gate),
+        gates.Waiting(),
+        gates.Decided(
+            gate="g" * 20,
+            place="1:b/@publish",
+            type=gates.AnswerType.DENY,
+            by="ann",
+            at=TIME,
+            reason="too many",
+            answer=records.Value(inline=2, size=1),
+        ),
+        records.Withdrawn(step="read", reason="gone", anew=True),
+        records.Resumed(strategy="Revalidate", environment={"agent version": "2"}, gate="h" * 20),
+        records.Remembered(memory=records.Value(blob="c" * 64, size=9)),
+        records.Noted(reason="Diverged", message="took another path"),
     ]
 
 

@@ -149,6 +149,10 @@ class StoreKeys:
         """Prefix of what is said to the run from outside, with its slash."""
         return f"{self.namespace}/inbox/{self.run_id}/"
 
+    def answer(self, gate: str) -> str:
+        """Key of what opened a gate of the run."""
+        return f"{self.inbox}{gate}"
+
     @property
     def head(self) -> str:
         """Key of the run's head, its only mutable object."""

@@ -44,6 +44,7 @@ class Purpose(Enum):
     CLAIM = "claim"
     CREATE = "create"
     NAME = "name"
+    ANSWER = "answer"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _somebody_elses(write: Write, found: Found) -> Next:
     match write.purpose:
         case Purpose.CREATE:
             raise Corrupt(write.key, "an object that is written once holds other bytes")
-        case Purpose.NAME | Purpose.CLAIM:
+        case Purpose.NAME | Purpose.CLAIM | Purpose.ANSWER:
             return Lost(found)
         case Purpose.COMMIT:
             raise _taken_over(write, found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint.fold import Place, State, parse_totals
 from milepost.checkpoint.formats import NEWEST, Kind
+from milepost.checkpoint.gates import parse_gate
 from milepost.checkpoint.records import (
     Finished,
     Halted,
@@ -36,6 +37,19 @@ _LEAST: Final = 256 * 1024
 _RATIO: Final = 4
 """A base is due once so many times its own size was sealed after it. So what is written for bases stays in
 proportion to the records, at most half of it, and a resume folds a bounded part of the history anew."""
+
+
+_LATER: Final[Mapping[str, type]] = {
+    "once": dict,
+    "skipped": dict,
+    "decisions": dict,
+    "generations": dict,
+    "withdrawn": dict,
+    "revalidate": int,
+    "environment": dict,
+    "memory": int,
+}
+_SETS: Final = ("revalidated", "proved_ends", "closed_groups")
 
 
 @dataclass(frozen=True)
@@ -83,11 +97,17 @@ def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
         "phase": state.phase,
         "totals": {**vars(state.totals), "ends": dict(state.totals.ends)},
         "started": dump_event(state.started),
-        "completed": [[step, place.seq, place.result_digest] for step, place in state.completed.items()],
+        "completed": [[step, *place] for step, place in state.completed.items()],
         "open": [
             *(dump_event(failure) for failures in state.failed.values() for failure in failures),
             *(dump_event(call) for calls in state.calls.values() for call in calls.values()),
+            # After the calls: one that was made before says nothing of what is intended now.
+            *(dump_event(intent) for intents in state.intents.values() for intent in intents.values()),
         ],
+        **{name: value for name in _LATER if (value := getattr(state, name))},
+        "gates": [gate._asdict() for gate in state.gates.values()],
+        "facts": [[step, *place] for step, place in state.facts.items()],
+        "sets": {name: sorted(getattr(state, name)) for name in _SETS},
         "outcome": dump_event(state.outcome) if state.outcome else None,
     }
     body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -95,10 +115,27 @@ def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
     return named, body
 
 
-def _completed(step: Any, seq: Any, digest: Any) -> tuple[str, Place]:
+def _completed(step: Any, seq: Any, digest: Any, after: Any = None) -> tuple[str, Place]:
     if not (isinstance(step, str) and isinstance(seq, int) and isinstance(digest, str)):
         raise TypeError("a completed step is not a name, a record and a digest")
-    return step, Place(seq, digest)
+    if not isinstance(after, str | None):
+        raise TypeError("a completed step does not name the one before it")
+    return step, Place(seq, digest, after)
+
+
+def _later(data: Mapping[str, Any], state: State) -> None:
+    """Set what of the state a base holds only where there is something to hold."""
+    for name, kind in _LATER.items():
+        if name in data:
+            if not isinstance(data[name], kind):
+                raise TypeError(f"{name} is no {kind.__name__}")
+            setattr(state, name, data[name])
+    for name, values in data.get("sets", {}).items():
+        if name not in _SETS:
+            raise TypeError(f"{name} is no set of a state")
+        setattr(state, name, set(values))
+    state.gates = {gate.id: gate for gate in map(parse_gate, data.get("gates", ()))}
+    state.facts = dict(_completed(*fact) for fact in data.get("facts", ()))
 
 
 def parse_base(body: bytes, named: Base, keys: StoreKeys) -> State:
@@ -122,10 +159,11 @@ def parse_base(body: bytes, named: Base, keys: StoreKeys) -> State:
             started=started,
             outcome=outcome if isinstance(outcome, Finished | Halted) else None,
         )
-        for step, seq, digest in data["completed"]:
-            state.complete(*_completed(step, seq, digest))
+        for completed in data["completed"]:
+            state.complete(*_completed(*completed))
         for event in map(parse_event, data["open"]):
             state.leave_open(event)
+        _later(data, state)
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(key, f"the base has a wrong shape: {error}") from error
     return state

@@ -13,24 +13,34 @@ from typing import Any, NamedTuple
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.formats import checked
+from milepost.checkpoint.gates import Decided, Gate, GateAt, GateOpened, GateType, Waiting
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     OPERATOR,
     Claimed,
+    Degraded,
     Event,
     Finished,
+    GroupClosed,
     Halted,
+    Intended,
+    Noted,
     Planned,
     Record,
+    Remembered,
     Repaired,
+    Resumed,
     Started,
     StepCompleted,
     StepFailure,
+    StepSkipped,
     ToolCalled,
+    Usage,
+    Withdrawn,
 )
 from milepost.errors import Corrupt
 
-__all__ = ["Place", "State", "Totals", "advance", "parse_totals"]
+__all__ = ["Place", "State", "Totals", "advance", "environment_of", "gates_after", "parse_totals"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,10 @@ class Totals:
     """Counts over the whole history.
 
     `lost_tries` are pods lost by the agent's own fault, and `oom_at_step` pods that ran out of memory,
-    since a step was last recorded: they count as tries of the step at which they were lost.
+    since a step was last recorded: they count as tries of the step at which they were lost. `tokens` and
+    `cost_nano_usd` (billionths of a US dollar) are what models used, in tries that failed too. `group` is the
+    phase that the run has reached, and `group_done` how many steps are completed in it. `gaps` counts phases
+    that began with fewer inputs than they were meant to have.
     """
 
     steps_done: int = 0
@@ -46,9 +59,19 @@ class Totals:
     ends: Mapping[str, int] = field(default_factory=dict)
     lost_tries: int = 0
     oom_at_step: int = 0
+    steps_failed: int = 0
+    steps_skipped: int = 0
+    tokens: int = 0
+    cost_nano_usd: int = 0
+    replans: int = 0
+    group: str = ""
+    group_done: int = 0
+    gaps: int = 0
 
 
-def advance(totals: Totals, phase: Phase, event: Event) -> tuple[Totals, Phase]:
+def advance(  # noqa: C901, PLR0911, PLR0912  (an arm a kind of event)
+    totals: Totals, phase: Phase, event: Event
+) -> tuple[Totals, Phase]:
     """Return the totals and the phase after one more event."""
     match event:
         case Started():
@@ -65,18 +88,80 @@ def advance(totals: Totals, phase: Phase, event: Event) -> tuple[Totals, Phase]:
                 lost_tries=totals.lost_tries + own_fault,
                 oom_at_step=totals.oom_at_step + (end.fault == "memory"),
             ), running
-        case Planned(total=total):
-            return replace(totals, steps_total=total), phase
-        case StepCompleted():
-            return replace(totals, steps_done=totals.steps_done + 1, lost_tries=0, oom_at_step=0), phase
-        case StepFailure():
-            return replace(totals, lost_tries=0, oom_at_step=0), phase
-        case ToolCalled() | Repaired():
-            return totals, phase
+        case Planned(total=total, replanned=replanned):
+            known = totals.steps_total if total is None else total
+            return replace(totals, steps_total=known, replans=totals.replans + replanned), phase
+        case StepCompleted() | StepFailure():
+            return _after_try(totals, event), phase
+        case StepSkipped():
+            return replace(totals, steps_skipped=totals.steps_skipped + 1), phase
+        case GroupClosed():
+            return replace(totals, group="", group_done=0), phase
+        case Degraded():
+            return replace(totals, gaps=totals.gaps + 1), phase
+        case Withdrawn():
+            return replace(totals, steps_done=totals.steps_done - 1), phase
+        case Resumed(strategy="RestartWithContext"):
+            return replace(totals, steps_done=0, steps_failed=0, steps_skipped=0, gaps=0, group=""), phase
+        case Waiting():
+            return totals, Phase.WAITING
         case Halted():
             return totals, Phase.HALTED
         case Finished(phase=end_phase):
             return totals, end_phase
+        case (
+            Repaired()
+            | Intended()
+            | ToolCalled()
+            | GateOpened()
+            | Decided()
+            | Resumed()
+            | Remembered()
+            | Noted()
+        ):
+            return totals, phase
+
+
+def gates_after(gates: Mapping[str, GateAt], event: Event, seq: int) -> Mapping[str, GateAt]:
+    """Return the gates that are open after an event of record `seq`.
+
+    A gate closes one that is open at the same place: the code asks something else there now.
+    """
+    match event:
+        case GateOpened(gate=gate) | Halted(gate=Gate() as gate):
+            others = {name: each for name, each in gates.items() if each.place != gate.place}
+            return {**others, gate.id: _gate_at(gate, seq)}
+        case Decided(gate=passed) if passed in gates:
+            return {name: each for name, each in gates.items() if name != passed}
+        case Claimed(writer=writer) if gates and writer != OPERATOR:
+            # Whether what it halted for still holds is for the new writer to find out.
+            return {name: each for name, each in gates.items() if each.type != GateType.HALT}
+        case Resumed(strategy="RestartWithContext") | Finished():
+            return {}
+        case _:
+            return gates
+
+
+def _gate_at(gate: Gate, seq: int) -> GateAt:
+    return GateAt(
+        gate.id, gate.type, gate.place, gate.name, gate.key, gate.request_digest, gate.since, gate.until, seq
+    )
+
+
+def _after_try(totals: Totals, event: StepCompleted | StepFailure) -> Totals:
+    used: Usage = event.usage
+    totals = replace(
+        totals,
+        lost_tries=0,
+        oom_at_step=0,
+        tokens=totals.tokens + used.input_tokens + used.output_tokens,
+        cost_nano_usd=totals.cost_nano_usd + used.cost_nano_usd,
+    )
+    if isinstance(event, StepFailure):
+        return replace(totals, steps_failed=totals.steps_failed + event.final)
+    group = event.step.group
+    done = totals.group_done + 1 if group == totals.group else 1
+    return replace(totals, steps_done=totals.steps_done + 1, group=group, group_done=done if group else 0)
 
 
 def parse_totals(data: Any) -> Totals:
@@ -90,10 +175,11 @@ def parse_totals(data: Any) -> Totals:
 
 
 class Place(NamedTuple):
-    """Where a completed step is recorded, and the digest of its result."""
+    """Where a completed step is recorded, the digest of its result, and the step that it came after."""
 
     seq: int
     result_digest: str
+    after: str | None = None
 
 
 @dataclass
@@ -101,7 +187,14 @@ class State:
     """What the records say, up to `seq`. `digest` is that of the last record's line.
 
     Of completed steps only the places are kept: their results stay in the records, so that a state does not
-    grow with what a run has carried forward. Failures and tool calls are those of steps still open.
+    grow with what a run has carried forward. Failures, calls and intents are those of steps still open;
+    `once` are the irreversible calls, by their key, which stand whatever becomes of their step.
+
+    `gates` are open, by id; `decisions` are the records of those that were passed. `facts` are the completed
+    steps of the execution before a restart. `generations` counts how often what a step did was declared to
+    stand no more; `withdrawn` says in which record a step was withdrawn the last time. `revalidate` is the
+    record since which recorded results are to be checked again, in branches but those in `revalidated`.
+    `environment` is what resumes are compared with. `memory` is the record that has the agent's memory.
     """
 
     seq: int = 0
@@ -113,6 +206,20 @@ class State:
     completed: dict[str, Place] = field(default_factory=dict)
     failed: dict[str, list[StepFailure]] = field(default_factory=dict)
     calls: dict[str, dict[int, ToolCalled]] = field(default_factory=dict)
+    intents: dict[str, dict[int, Intended]] = field(default_factory=dict)
+    once: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    gates: Mapping[str, GateAt] = field(default_factory=dict)
+    decisions: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Place] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    withdrawn: dict[str, int] = field(default_factory=dict)
+    revalidate: int = 0
+    revalidated: set[str] = field(default_factory=set)
+    environment: dict[str, str] | None = None
+    proved_ends: set[int] = field(default_factory=set)
+    memory: int = 0
+    closed_groups: set[str] = field(default_factory=set)
     steps_by_result: dict[str, str] = field(default_factory=dict)
     outcome: Finished | Halted | None = None
 
@@ -148,35 +255,114 @@ class State:
         self.steps_by_result.setdefault(place.result_digest, step)
         self.failed.pop(step, None)
         self.calls.pop(step, None)
+        self.intents.pop(step, None)
 
     def leave_open(self, event: Event) -> None:
-        """Note a failed try or a tool call of a step that is not completed yet. Raises ValueError."""
+        """Note what was recorded of a step that is not completed yet: a try, a call, an intent.
+
+        Raises ValueError for any other event.
+        """
         match event:
             case StepFailure(step=step):
                 self.failed.setdefault(step.id, []).append(event)
+            case Intended(step=step_id, call=call):
+                self.intents.setdefault(step_id, {})[call] = event
             case ToolCalled(step=step_id, call=call):
                 self.calls.setdefault(step_id, {})[call] = event
+                if not event.unconfirmed:
+                    self.intents.get(step_id, {}).pop(call, None)
             case _:
                 raise ValueError(f"{event.kind} leaves no step open")
 
-    def _note(self, event: Event, seq: int, key: str) -> None:
+    def _note(self, event: Event, seq: int, key: str) -> None:  # noqa: C901, PLR0912  (an arm a kind of event)
+        self.gates = gates_after(self.gates, event, seq)
         match event:
             case Started():
                 self.started = event
             case StepCompleted(step=step):
                 if step.id in self.completed:
                     raise Corrupt(key, f"step {step.id} is recorded as completed twice")
-                self.complete(step.id, Place(seq, event.result_digest))
-            case StepFailure() | ToolCalled():
+                self.complete(step.id, Place(seq, event.result_digest, step.after))
+                self._check_off(step.branch)
+            case ToolCalled(effect="irreversible", error=None):
+                self.once[event.key] = seq
                 self.leave_open(event)
-            case Claimed(writer=writer):
-                self.outcome = self.outcome if writer == OPERATOR else None
+            case StepFailure() | ToolCalled() | Intended():
+                self.leave_open(event)
+            case StepSkipped(step=step, reason=reason):
+                self.skipped[step.id] = reason
+            case GroupClosed(group=group):
+                self.closed_groups.add(group)
+            case Decided(gate=passed):
+                self.decisions[passed] = seq
+            case Withdrawn():
+                self._withdraw(event, seq, key)
+            case Resumed():
+                self._resume(event, seq)
+            case Remembered():
+                self.memory = seq
+            case Claimed():
+                self._claim(event)
             case Finished() | Halted():
                 self.outcome = event
-            case Planned() | Repaired():
+            case Planned() | Repaired() | Degraded() | GateOpened() | Waiting() | Noted():
                 pass
+
+    def _claim(self, event: Claimed) -> None:
+        if event.previous_end is not None and event.previous_end.proved:
+            self.proved_ends.add(event.previous_end.attempt)
+        if event.writer == OPERATOR:
+            return
+        self.outcome = None
+        if self.environment is None:
+            self.environment = environment_of(event)
+
+    def _withdraw(self, event: Withdrawn, seq: int, key: str) -> None:
+        place = self.completed.pop(event.step, None)
+        if place is None:
+            raise Corrupt(key, f"step {event.step} is withdrawn and was not recorded as completed")
+        self.withdrawn[event.step] = seq
+        if self.steps_by_result.get(place.result_digest) == event.step:
+            del self.steps_by_result[place.result_digest]
+        if event.anew:
+            self.generations[event.step] = self.generations.get(event.step, 0) + 1
+
+    def _resume(self, event: Resumed, seq: int) -> None:
+        if event.environment:
+            self.environment = dict(event.environment)
+        if event.gate:
+            self.decisions[event.gate] = seq
+        if event.strategy == "Revalidate":
+            self.revalidate, self.revalidated = seq, set()
+        if event.strategy == "RestartWithContext":
+            for step in self.completed:
+                self.generations[step] = self.generations.get(step, 0) + 1
+            self.facts |= self.completed
+            for of_execution in (self.completed, self.failed, self.calls, self.skipped):
+                of_execution.clear()
+            self.withdrawn.clear()
+            self.closed_groups.clear()
+
+    def _check_off(self, branch: str) -> None:
+        """Note that a branch has gone on since results were to be checked again: it and those around it."""
+        while self.revalidate and branch not in self.revalidated:
+            self.revalidated.add(branch)
+            branch = branch.rpartition("/")[0]
 
     def inputs(self) -> dict[str, Any]:
         """Return the run's inputs as the manifest gave them."""
         assert self.started is not None, "record 1 is `started`"
         return dict(self.started.inputs)
+
+
+def environment_of(claimed: Claimed) -> dict[str, str]:
+    """Return what a claim says of the environment, as names and values that can be compared."""
+    return {
+        "agent version": claimed.agent_version,
+        "image": claimed.image,
+        "milepost": claimed.milepost_version,
+        "code": claimed.code_digest,
+        **{f"tool {name}": version for name, version in claimed.tools.items()},
+        **{f"environment {name}": value for name, value in claimed.environment.items()},
+        **{f"policy {name}": str(value) for name, value in claimed.policy.items()},
+    }

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     BASE = "base"
     NAME = "name"
     OWNER = "owner"
+    ANSWER = "answer"
 
 
 NEWEST: Final[Mapping[Kind, int]] = {
@@ -40,6 +41,7 @@ NEWEST: Final[Mapping[Kind, int]] = {
     Kind.BASE: 1,
     Kind.NAME: 2,
     Kind.OWNER: 1,
+    Kind.ANSWER: 1,
 }
 
 Fields: TypeAlias = Mapping[str, Any]

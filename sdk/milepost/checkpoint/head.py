@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -22,8 +22,9 @@ from typing import Final
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 from milepost.checkpoint.base import KEPT, Base, base_key
-from milepost.checkpoint.fold import Totals, advance, parse_totals
+from milepost.checkpoint.fold import Totals, advance, gates_after, parse_totals
 from milepost.checkpoint.formats import NEWEST, Kind, checked
+from milepost.checkpoint.gates import GateAt, parse_gate
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
     OPERATOR,
@@ -32,6 +33,7 @@ from milepost.checkpoint.records import (
     Finished,
     Halted,
     Record,
+    Remembered,
     digest_of,
     line_of,
     parse_line,
@@ -66,6 +68,7 @@ class Head:
     and `updated` are the times of the first and the last record, as their writers' clocks had them.
     `segments` and `bases` are named oldest first. `deletion_policy` and `retention_s` say what becomes of
     the run's objects once its resource is gone, and for how many seconds after its end they are kept.
+    `gates` are open. `memory` is the digest of the blob that holds the agent's memory; empty: it has none.
     """
 
     run_id: str
@@ -90,6 +93,8 @@ class Head:
     updated: str = ""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     retention_s: int = RETENTION_S
+    memory: str = ""
+    gates: tuple[GateAt, ...] = ()
     totals: Totals = field(default_factory=Totals)
     segments: tuple[Segment, ...] = ()
     bases: tuple[Base, ...] = ()
@@ -101,6 +106,7 @@ class Head:
         header = {
             "format": NEWEST[Kind.HEAD],
             **{name: getattr(self, name) for name in _PLAIN_FIELDS},
+            "gates": [gate._asdict() for gate in self.gates],
             "totals": {**vars(self.totals), "ends": dict(self.totals.ends)},
             "segments": [vars(segment) for segment in self.segments],
             "bases": [vars(base) for base in self.bases],
@@ -155,6 +161,7 @@ _PLAIN_FIELDS: Final = (
     "updated",
     "deletion_policy",
     "retention_s",
+    "memory",
 )
 
 
@@ -277,6 +284,8 @@ def draft(
     """
     epoch, attempt, writer, image = head.epoch, head.attempt, head.writer, head.image
     totals, phase, reason, message = head.totals, head.phase, head.reason, head.message
+    gates: Mapping[str, GateAt] = {gate.id: gate for gate in head.gates}
+    memory = head.memory
     for event in events:
         if phase.terminal:
             raise ProtocolBreach(f"run {head.run_id} has ended as {phase}; {event.kind} cannot follow")
@@ -287,9 +296,12 @@ def draft(
                 reason, message = (reason, message) if by == OPERATOR else ("", "")
             case Halted() | Finished():
                 reason, message = event.reason, event.message
+            case Remembered(memory=value):
+                memory = value.blob
             case _:
                 pass
         totals, phase = advance(totals, phase, event)
+        gates = gates_after(gates, event, head.seq + 1)
     record = Record(
         seq=head.seq + 1, epoch=epoch, worker=writer, prev=head.chain, at=at.isoformat(), events=events
     )
@@ -309,6 +321,8 @@ def draft(
         chain=digest_of(line),
         updated=record.at,
         totals=totals,
+        memory=memory,
+        gates=tuple(gates.values()),
         tail=tail,
         resource_uid=resource_uid or head.resource_uid,
     )
@@ -356,6 +370,7 @@ def parse_head(body: bytes, keys: StoreKeys) -> Head:
         raise Corrupt(keys.head, "its content does not match the digest in it")
     try:
         header["totals"] = parse_totals(header["totals"])
+        header["gates"] = tuple(parse_gate(gate) for gate in header.get("gates", ()))
         header["segments"] = tuple(checked(Segment, segment) for segment in header["segments"])
         header["bases"] = tuple(checked(Base, base) for base in header["bases"])
         header["phase"] = Phase(header["phase"])
