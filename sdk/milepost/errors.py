@@ -15,6 +15,7 @@
     ├── ProtocolBreach      a bug in Milepost: two writers in one epoch; stop loudly
     ├── InvalidRun          tell the user which field of the manifest to change
     ├── CannotStart         tell the user what is wrong with the image or its inputs
+    ├── AgentStuck          end the process; the agent's code does not let go of a step
     ├── RunHalted           end the process; why the run cannot go on is recorded already
     └── AgentError          raised into the author's code, or by it
         ├── StepFailed          a step used up its attempts
@@ -24,6 +25,7 @@
         ├── Denied              a gate's answer was no
         │   └── Expired             nobody answered in time
         ├── TooFewInputs        a phase has less than it can begin with
+        ├── RequirementNotMet   what a step requires is not there, so it was not tried
         ├── Permanent           raised by a step: do not try again
         └── NotApplied          raised by a tool: it certainly did not happen
 
@@ -37,6 +39,7 @@ from typing import Any
 
 __all__ = [
     "AgentError",
+    "AgentStuck",
     "CannotStart",
     "Corrupt",
     "Damaged",
@@ -53,6 +56,7 @@ __all__ = [
     "NotStorable",
     "Permanent",
     "ProtocolBreach",
+    "RequirementNotMet",
     "RolledBack",
     "RunDeleted",
     "RunHalted",
@@ -229,6 +233,10 @@ class RunHalted(MilepostError):
         self.message = message
 
 
+class AgentStuck(MilepostError):
+    """The agent's code is at work on a step that should have ended, and cannot be stopped but with the process."""
+
+
 class AgentError(MilepostError):
     """Base of what reaches, or comes from, the author's code."""
 
@@ -316,3 +324,7 @@ class TooFewInputs(AgentError):
         self.have = have
         self.need = need
         self.missing = tuple(missing)
+
+
+class RequirementNotMet(AgentError):
+    """What a step requires is not there, so its function was not called."""

@@ -22,7 +22,7 @@ from milepost.agent.journal import Journal
 from milepost.agent.tools import Call, Tool, current_caller
 from milepost.api.names import idempotency_key
 from milepost.checkpoint import codec
-from milepost.checkpoint.records import ToolCalled
+from milepost.checkpoint.records import ToolCalled, Usage
 from milepost.errors import Misuse
 
 __all__ = ["Attempt", "declared_parameters", "declared_result", "encoded", "in_step"]
@@ -41,12 +41,18 @@ _parameters: Final[WeakKeyDictionary[FunctionType, dict[int, tuple[Any, ...]]]] 
 
 @dataclass
 class Attempt:
-    """The step's try `number`. `events` are the calls that have no record of their own."""
+    """The step's try `number`. `events` are the calls that have no record of their own.
+
+    `each_call`: calls without an effect have one, too. `usage` is what the try has used up so far.
+    """
 
     journal: Journal
     step: str
     number: int
+    each_call: bool = False
     events: list[ToolCalled] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    _thread: asyncio.Future[Any] | None = None
     _calls: int = 0
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -64,7 +70,8 @@ class Attempt:
                 return await self._call(tool, args, fn.keywords, self._numbered(tool))
             if inspect.iscoroutinefunction(fn):
                 return await fn(*arguments)
-            value, error = await asyncio.to_thread(_outcome, fn, arguments)
+            self._thread = asyncio.ensure_future(asyncio.to_thread(_outcome, fn, arguments))
+            value, error = await asyncio.shield(self._thread)
             if error is not None:
                 raise error
             return await value if inspect.isawaitable(value) else value
@@ -72,6 +79,12 @@ class Attempt:
             self._loop = None
             in_step.reset(inside)
             current_caller.reset(mark)
+
+    async def ended(self, *, within: float) -> bool:
+        """Tell whether the try's thread, if it has one, has ended, waiting so many seconds for it."""
+        if self._thread is not None:
+            await asyncio.wait([self._thread], timeout=within)
+        return self._thread is None or self._thread.done()
 
     def call(
         self, tool: Tool[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]

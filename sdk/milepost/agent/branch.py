@@ -3,6 +3,9 @@
 A step's place is made when `run.step` is called, not when it is awaited, so the numbers depend on the order
 of the author's calls and never on timing. Numbers are counted per branch of `run.parallel`: branches cannot
 see each other's order. No place is taken twice: the second would be given the first one's result.
+
+A branch also knows how far its code has come in the log: the time of the last record that it consumed, and
+whether what is recorded ahead of it was withdrawn.
 """
 
 from __future__ import annotations
@@ -12,28 +15,46 @@ from collections import Counter
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from milepost.api.names import branch_component, step_component, step_id
+from milepost.api.names import branch_component, gate_component, step_component, step_id
 from milepost.checkpoint.records import StepPlace
 from milepost.errors import KeyNeeded, Misuse
 
-__all__ = ["Branch", "current_branch"]
+__all__ = ["Branch", "current_branch", "current_group"]
 
 # No step has this name.
 _PARALLEL: Final = ""
 
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+current_group: ContextVar[str] = ContextVar("milepost_group", default="")
+"""The phase that steps are started in; empty outside of any."""
+
 
 @dataclass
 class Branch:
-    """One line of the agent's code. The agent's own is the one with the empty path."""
+    """One line of the agent's code. The agent's own is the one with the empty path.
+
+    `now` is the time of the last record that its code has consumed. Steps that were recorded before record
+    `stale_before` do not stand any more: one before them in the code was withdrawn then. `main` is the task
+    that runs the branch.
+    """
 
     path: str = ""
+    now: datetime = _BEGINNING
+    stale_before: int = 0
+    main: asyncio.Task[Any] | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
     _askers: dict[str, asyncio.Task[Any] | None] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
+    _draws: Counter[str] = field(default_factory=Counter)
     _parallels: int = 0
     _ordinal: int = 0
+    # The step without a key that each task started last.
+    _lines: WeakKeyDictionary[asyncio.Task[Any], str] = field(default_factory=WeakKeyDictionary)
 
     def place(self, name: str, key: str | int | None) -> StepPlace:
         """Take the place of the next step of this name.
@@ -41,20 +62,24 @@ class Branch:
         Raises KeyNeeded where two tasks that run at once ask for numbers of one name, and Misuse where the
         key was given to a step of this name before.
         """
-        number = 1
-        if key is None:
-            if not self._in_order(name):
-                raise KeyNeeded(name)
-            number = self._numbers.get(name, 0) + 1
-            self._numbers[name] = number
-        place_id = step_id(self.path, step_component(name, key=key, number=number))
-        if place_id in self._taken:
-            raise Misuse(
-                f"step {place_id} is started twice; a key stands for one step of its branch, so the second "
-                "would be given the result of the first: give each its own key"
-            )
-        self._taken.add(place_id)
+        number = self._number(name, name) if key is None else 1
+        place_id = self._take(step_component(name, key=key, number=number), f"step {name}")
         self._ordinal += 1
+        return StepPlace(
+            id=place_id,
+            branch=self.path,
+            name=name,
+            key=None if key is None else str(key),
+            number=number,
+            ordinal=self._ordinal,
+            after=self._follow(place_id) if key is None else None,
+            group=current_group.get(),
+        )
+
+    def gate(self, name: str, key: str | int | None) -> StepPlace:
+        """Take the place of the next gate of this name. Raises as `place` does."""
+        number = self._number(f"@{name}", name) if key is None else 1
+        place_id = self._take(gate_component(step_component(name, key=key, number=number)), f"gate {name}")
         return StepPlace(
             id=place_id,
             branch=self.path,
@@ -79,7 +104,52 @@ class Branch:
                 "not tell them apart; call one run.parallel with all of the branches"
             )
         self._parallels += 1
-        return [Branch(step_id(self.path, branch_component(self._parallels, name))) for name in names]
+        paths = [step_id(self.path, branch_component(self._parallels, name)) for name in names]
+        return [Branch(path, self.now, self.stale_before) for path in paths]
+
+    def join(self, branches: Sequence[Branch]) -> None:
+        """Go on after branches that were forked from this one have ended."""
+        for each in branches:
+            self.now = max(self.now, each.now)
+            self.stale_before = max(self.stale_before, each.stale_before)
+
+    def consumed(self, at: str) -> None:
+        """Note that the code has been given what a record of this time (ISO 8601) holds."""
+        self.now = max(self.now, datetime.fromisoformat(at))
+
+    def draw(self, name: str) -> int:
+        """Return how often a random stream of this name was asked for in this branch, this time included."""
+        self._draws[name] += 1
+        return self._draws[name]
+
+    def group_number(self, name: str) -> int:
+        """Take the number of the next phase of this name. Raises KeyNeeded as `place` does."""
+        return self._number(f"#{name}", name)
+
+    def _number(self, counted: str, name: str) -> int:
+        if not self._in_order(counted):
+            raise KeyNeeded(name)
+        self._numbers[counted] = self._numbers.get(counted, 0) + 1
+        return self._numbers[counted]
+
+    def _take(self, component: str, what: str) -> str:
+        place_id = step_id(self.path, component)
+        if place_id in self._taken:
+            raise Misuse(
+                f"{what.partition(' ')[0]} {place_id} is started twice; a key stands for one of its branch, so "
+                "the second would be given the result of the first: give each its own key"
+            )
+        self._taken.add(place_id)
+        return place_id
+
+    def _follow(self, place_id: str) -> str | None:
+        """Return the step that the running task started before this one; None where nothing is known."""
+        task = asyncio.current_task()
+        if task is None:
+            return None
+        before = self._lines.get(task, "" if task is self.main else None)
+        self._lines[task] = place_id
+        return before
 
     def _in_order(self, name: str) -> bool:
         """Tell whether the running task is the only one that can ask for this name's next number."""

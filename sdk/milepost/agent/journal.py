@@ -9,24 +9,46 @@ catch everything: the process ends instead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
+from milepost.agent.ahead import Ahead
+from milepost.agent.memory import Memory
 from milepost.api.names import Entropy
-from milepost.checkpoint import codec, values
+from milepost.checkpoint import codec, inbox, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.records import Event, Halted, Input, Planned, StepCompleted, Value
+from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateType, gate_id
+from milepost.checkpoint.records import (
+    Degraded,
+    Event,
+    GroupClosed,
+    Halted,
+    Input,
+    Noted,
+    Planned,
+    Remembered,
+    StepCompleted,
+    StepPlace,
+    StepSkipped,
+    ToolCalled,
+    Value,
+)
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import Damaged, FormatTooNew, MilepostError, RunHalted
+from milepost.errors import AgentStuck, Damaged, FormatTooNew, MilepostError, RunHalted
 
-__all__ = ["LINGER", "MAX_INLINE_INPUT", "Journal"]
+__all__ = ["LINGER", "MAX_INLINE_INPUT", "Granularity", "Journal", "Rules"]
 
+E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
 MAX_INLINE_INPUT = 2 * 1024
@@ -35,7 +57,33 @@ MAX_INLINE_INPUT = 2 * 1024
 LINGER: Final = 0.005
 """Seconds that a commit waits for other running steps to end and share its write."""
 
+HALT_PATIENCE: Final = 30.0
+"""Seconds that steps in flight have to end when the run halts."""
+
+Granularity: TypeAlias = Literal["tool-call", "step", "phase"]
+
 _BLOBS_AT_ONCE: Final = 4
+
+_counted: ContextVar[bool] = ContextVar("milepost_counted", default=False)
+
+_log: Final = logging.getLogger("milepost.run")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What governs a run beside its code, today. None: no limit.
+
+    `cost_nano_usd` is in billionths of a US dollar. `memory_every` is how many steps are recorded between two
+    copies of the agent's memory. `same_code` says that the code is the one that wrote what is recorded.
+    """
+
+    step_attempts: int = 3
+    granularity: Granularity = "step"
+    steps: int | None = None
+    tokens: int | None = None
+    cost_nano_usd: int | None = None
+    memory_every: int = 10
+    same_code: bool = True
 
 
 class Journal:
@@ -49,23 +97,46 @@ class Journal:
         clock: Callable[[], datetime],
         entropy: Entropy,
         patience: Patience,
+        rules: Rules = Rules(),
     ) -> None:
+        self._store = store
         self._values = values.Values(store, committer.head.keys, patience)
         self._committer = committer
         self._patience = patience
         self._in_flight = 0
+        self._halting = 0
         self._committing = 0
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._landed = asyncio.Event()
         # Nothing else holds on to what waits for ever, and what is collected is unwound.
         self._left: list[asyncio.Future[None]] = []
         self._noted: list[Event] = []
         self._planned = self.state.totals.steps_total
+        self._tasks: Mapping[str, tuple[str, ...]] = {}
+        self._made: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._ahead = Ahead(self.state)
+        self._together: set[str] = set()
+        self._in_groups: Counter[str] = Counter()
+        self._since_memory = 0
+        self._taken_facts: set[str] = set()
+        self._facts: dict[str, list[str]] = {}
+        for step in sorted(self.state.facts, key=lambda step: self.state.facts[step].seq):
+            self._facts.setdefault(step.rpartition("/")[2].partition("#")[0], []).append(step)
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
+        self.memory = Memory()
+        self.rules = rules
         self.clock = clock
         self.entropy = entropy
+
+    async def begin(self) -> None:
+        """Read what the agent's code needs before its first line: its memory, after a restart."""
+        seq = self.state.memory_at_restart
+        if seq:
+            copied = await self._event(seq, Remembered, lambda _: True)
+            self.memory = Memory(await self._encoded(copied.memory, "the agent's memory"))
 
     @property
     def state(self) -> State:
@@ -88,35 +159,191 @@ class Journal:
             self._planned = total
             self._noted.append(Planned(total=total))
 
+    def plan_tasks(self, tasks: Mapping[str, tuple[str, ...]], *, replanned: bool) -> None:
+        """Record with the next commit which tasks there are, unless an earlier process has."""
+        # While recorded steps are ahead the plan is the one that was recorded with them.
+        if tasks != self._tasks and not self._ahead.in_branch(""):
+            self._noted.append(Planned(tasks=tasks, replanned=replanned))
+        self._tasks = tasks
+
+    def note(self, reason: str, message: str) -> None:
+        """Record with the next commit something that people should know, and log it."""
+        _log.warning(reason, extra={"note": message})
+        self._noted.append(Noted(reason=reason, message=message))
+
+    def awaited(self, place: str, made: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Expect that this coroutine, which the author's code is given, is awaited in the end."""
+        self._made[place] = made
+        return made
+
+    def begun(self, place: str) -> None:
+        """Note that what stands at this place is being awaited."""
+        self._made.pop(place, None)
+
+    def never_awaited(self) -> list[str]:
+        """Return what the author's code has started and not awaited, and take it away."""
+        left = list(self._made)
+        for made in self._made.values():
+            made.close()
+        self._made.clear()
+        return left
+
+    def replaying(self, branch: str) -> bool:
+        """Tell whether recorded steps of a branch are still ahead of its code."""
+        return self._ahead.in_branch(branch)
+
+    def reach(self, place: StepPlace) -> None:
+        """Note that the code has come to a step."""
+        self._ahead.reach(place.id)
+        if place.group:
+            self._in_groups[place.group] += 1
+
+    def recorded_after(self, place: StepPlace) -> str:
+        """Return the step that was recorded where this one stands, as far as that can be told."""
+        return "" if place.after is None else self._ahead.after(place.branch, place.after)
+
     async def commit(self, *events: Event, deferrable: bool = False) -> None:
         """Return once the events are durable, in one record; or, if `deferrable`, handed over at least.
 
-        Where other steps are running the write waits a moment, so that those which end now share it.
+        Where other steps are running the write waits a moment, so that those which end now share it. What
+        belongs to a phase that is recorded as a whole is handed over.
         """
+        completed = [event for event in events if isinstance(event, StepCompleted)]
+        if completed and self._memory_is_due(len(completed)):
+            events = (*events, await self._remembered())
         noted, self._noted = self._noted, []
         self._committing += 1
         linger = LINGER if self._in_flight > self._committing else 0.0
+        held = deferrable and all(event.step.group in self._together for event in completed)
         try:
-            await self._committer.commit(*noted, *events, deferrable=deferrable, linger=linger)
+            await self._committer.commit(*noted, *events, deferrable=deferrable, held=held, linger=linger)
         finally:
             self._committing -= 1
+
+    async def skip(self, place: StepPlace, reason: str) -> None:
+        """Record that a step will not be executed."""
+        self.begun(place.id)
+        if place.id not in self.state.skipped:
+            await self.may_start()
+            await self.commit(StepSkipped(step=place, reason=reason))
+
+    def defer(self, group: str) -> None:
+        """Record the steps of this phase together when it closes."""
+        self._together.add(group)
+
+    def note_degraded(self, group: str, missing: Sequence[str], have: int, need: int) -> None:
+        """Record with the next commit that a phase begins with less than it was meant to have."""
+        if group not in self.state.degraded:
+            self._noted.append(Degraded(group=group, missing=tuple(missing), have=have, need=need))
+
+    async def close_group(self, group: str) -> None:
+        """Return once all of a phase is durable. `steps` in its record counts those of this process too."""
+        self._together.discard(group)
+        if group not in self.state.closed_groups:
+            await self.may_start()
+            await self.commit(GroupClosed(group=group, steps=self._in_groups[group]))
+
+    async def remember(self) -> None:
+        """Write a copy of the agent's memory, if it is another than the last one."""
+        if self.memory.changed:
+            await self.commit(await self._remembered())
+
+    def _memory_is_due(self, completed: int) -> bool:
+        self._since_memory += completed
+        return self.memory.changed and self._since_memory >= self.rules.memory_every
+
+    async def _remembered(self) -> Remembered:
+        self._since_memory, self.memory.changed = 0, False
+        return Remembered(memory=await self.keep(self.memory.encoded(), most=-1))
+
+    async def ask(
+        self, reason: str, message: str, *, place: str, about: codec.JSON, options: Sequence[AnswerType]
+    ) -> Decided:
+        """Return what a person has decided about this; while nobody has, halt the run and do not return.
+
+        `about` is what is in question: a decision about anything else is none about this.
+        """
+        digest = codec.digest(about)
+        gate = gate_id(GateType.HALT, place, digest)
+        if gate in self.state.decisions:
+            return await self.decision(gate)
+        answer = await self.answer(gate)
+        if answer is None or answer.type not in options:
+            asked = Gate(
+                id=gate,
+                type=GateType.HALT,
+                place=place,
+                name=reason,
+                request=await self.keep(about),
+                request_digest=digest,
+                since=self.clock().isoformat(),
+                options=tuple(options),
+            )
+            await self._halt(reason, message, asked)
+        decided = await self.decided(answer, place)
+        await self.commit(decided)
+        return decided
+
+    async def decision(self, gate: str) -> Decided:
+        """Return the record of how a gate was passed."""
+        return await self._event(self.state.decisions[gate], Decided, lambda event: event.gate == gate)
+
+    async def answer(self, gate: str) -> inbox.Answer | None:
+        """Return what lies in the inbox for a gate; None if nothing does."""
+        keys = self._committer.head.keys
+        return await self._from_store(partial(inbox.read, self._store, keys, gate))
+
+    async def decided(self, answer: inbox.Answer, place: str) -> Decided:
+        """Return the event that an answer becomes in the log."""
+        return Decided(
+            gate=answer.gate,
+            place=place,
+            type=answer.type,
+            by=answer.by,
+            at=answer.at,
+            reason=answer.reason,
+            answer=None if answer.answer is None else await self.keep(answer.answer),
+        )
+
+    def facts_like(self, component: str) -> list[str]:
+        """Return the facts whose place had this component, whatever its number, that no step has adopted."""
+        return [
+            step
+            for step in self._facts.get(component, ())
+            if step not in self.state.adopted and step not in self._taken_facts
+        ]
+
+    def take_fact(self, step: str) -> bool:
+        """Keep a fact for one step; False if another one was quicker."""
+        if step in self._taken_facts:
+            return False
+        self._taken_facts.add(step)
+        return True
+
+    async def fact(self, step: str) -> StepCompleted:
+        """Return the record of a step of the execution before a restart."""
+        place = self.state.facts[step]
+        return await self._event(place.seq, StepCompleted, lambda event: event.step.id == step)
 
     async def recorded(self, step: str) -> StepCompleted | None:
         """Return the record of a completed step; None if the step is not completed."""
         place = self.state.completed.get(step)
         if place is None:
             return None
+        return await self._event(place.seq, StepCompleted, lambda event: event.step.id == step)
+
+    async def called(self, seq: int, key: str) -> ToolCalled:
+        """Return the call with this idempotency key that record `seq` holds."""
+        return await self._event(seq, ToolCalled, lambda event: event.key == key and event.error is None)
+
+    async def _event(self, seq: int, kind: type[E], wanted: Callable[[E], bool]) -> E:
         archive, head = self._committer.archive, self._committer.head
-
-        def wanted(event: StepCompleted) -> bool:
-            return event.step.id == step
-
         # What is wrong with a record at hand is met again below, where the process ends for it.
         with suppress(Damaged, FormatTooNew):
-            at_hand = archive.event_at_hand(head, place.seq, StepCompleted, wanted)
+            at_hand = archive.event_at_hand(head, seq, kind, wanted)
             if at_hand is not None:
                 return at_hand
-        return await self._from_store(partial(archive.event, head, place.seq, StepCompleted, wanted))
+        return await self._from_store(partial(archive.event, head, seq, kind, wanted))
 
     async def keep(self, data: codec.JSON, most: int = values.MAX_INLINE) -> Value:
         """Return the record's form of an encoded value, made durable first where it is larger than `most`."""
@@ -127,16 +354,19 @@ class Journal:
 
     async def read(self, value: Value, declared: Any, *, path: str) -> Any:
         """Return a recorded value, each time a new copy, decoded as the type that the code declares today."""
-        data = value.inline
-        if value.blob:
-            data = await self._from_store(partial(self._values.read, value, of=path))
+        data = await self._encoded(value, path)
         try:
             return codec.decode(data, declared, path=path)
         except codec.DecodeError as error:
-            await self._halt(
+            await self.halt(
                 "RecordedTypeChanged",
                 f"{error}; it was recorded under a type that this code does not declare any more",
             )
+
+    async def _encoded(self, value: Value, path: str) -> Any:
+        if value.blob:
+            return await self._from_store(partial(self._values.read, value, of=path))
+        return value.inline
 
     def input(self, data: codec.JSON) -> Input:
         """Return the record's form of one encoded argument."""
@@ -164,20 +394,40 @@ class Journal:
         await self._committer.flush()
 
     async def may_start(self) -> None:
-        """Return if a step may start; never return once the process is stopping."""
+        """Return if a step may start; never return once the process is stopping, or the run is used up."""
+        if not self._stopping:
+            await self._check_limits()
         if self._stopping:
             self._left.append(asyncio.get_running_loop().create_future())
             await self._left[-1]
+
+    async def _check_limits(self) -> None:
+        totals, rules = self.state.totals, self.rules
+        for name, used, limit in (
+            ("steps", totals.steps_done, rules.steps),
+            ("tokens", totals.tokens, rules.tokens),
+            ("costUSD", totals.cost_nano_usd, rules.cost_nano_usd),
+        ):
+            if limit is not None and used >= limit:
+                scale = 1e9 if name == "costUSD" else 1
+                await self.halt(
+                    "LimitReached",
+                    f"spec.limits.{name} is {limit / scale:g} and {used / scale:g} are used; what is recorded "
+                    "is kept, and with a higher limit the run goes on",
+                )
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
         """Count a step as running, from its start until its record is durable."""
         self._in_flight += 1
         self._idle.clear()
+        counted = _counted.set(True)
         try:
             yield
         finally:
+            _counted.reset(counted)
             self._in_flight -= 1
+            self._landed.set()
             if self._in_flight == 0:
                 self._idle.set()
 
@@ -187,12 +437,25 @@ class Journal:
             return await loop.run_in_executor(self._threads, persist, call, self._patience)
         except Damaged as error:
             message = await loop.run_in_executor(self._threads, self._committer.explain, error)
-            await self._halt(type(error).__name__, message)
+            await self.halt(type(error).__name__, message)
         except MilepostError as error:
             self._committer.lose(error)
 
-    async def _halt(self, reason: str, message: str) -> NoReturn:
-        """Record why the run cannot go on, and end the process."""
+    def abandon(self, why: str) -> NoReturn:
+        """End the process for the agent's own fault, which counts as a try of the step in flight."""
+        self._committer.lose(AgentStuck(why))
+
+    async def halt(self, reason: str, message: str) -> NoReturn:
+        """Record why the run cannot go on, once the other steps in flight have ended, and end the process."""
+        await self._halt(reason, message, None)
+
+    async def _halt(self, reason: str, message: str, gate: Gate | None) -> NoReturn:
         self.stop()
-        await self._committer.commit(Halted(reason=reason, message=message))
+        self._halting += _counted.get()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HALT_PATIENCE):
+                while self._in_flight > self._halting:
+                    self._landed.clear()
+                    await self._landed.wait()
+        await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
         self._committer.lose(RunHalted(reason, message))

@@ -7,22 +7,31 @@ coroutine, so that what is gathered, shielded or awaited later keeps the order o
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+import random  # noqa: TID251  (only for streams that are seeded by the run)
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime
+from logging import LoggerAdapter
 from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
+from milepost.agent import gates
 from milepost.agent.attempt import in_step
-from milepost.agent.branch import Branch, current_branch
+from milepost.agent.branch import current_branch
+from milepost.agent.chance import stream
+from milepost.agent.facts import Fact, read_facts
+from milepost.agent.gates import Decision
+from milepost.agent.groups import Group
 from milepost.agent.journal import Journal
-from milepost.agent.steps import Retry, Step
+from milepost.agent.parallel import side_by_side
+from milepost.agent.replaying import replaying_log
+from milepost.agent.steps import UNSET, Options, Retry, Seconds, Step, StepGranularity
 from milepost.checkpoint import codec
 from milepost.errors import AgentError, Misuse, StepFailed
 
 __all__ = ["Run"]
 
-T = TypeVar("T")
+A = TypeVar("A")
 K = TypeVar("K")
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Key = str | int
 
@@ -34,7 +43,8 @@ class Run:
         started = journal.state.started
         assert started is not None, "record 1 is `started`"
         self._journal = journal
-        self._step_attempts = started.step_attempts
+        self.log: LoggerAdapter[Any] = replaying_log(self)
+        self.started_version = journal.state.began_with
         self.id = journal.run_id
         self.name = started.name
         self.namespace = started.namespace
@@ -48,9 +58,14 @@ class Run:
         /,
         *args: *Ts,
         key: Key | None = None,
+        inputs: Any = UNSET,
         attempts: int | None = None,
         retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        requires: Callable[[], Awaitable[object]] | None = None,
+        valid: Callable[[T], Awaitable[bool]] | None = None,
         summary: str | Callable[[T], str] = "",
+        granularity: StepGranularity | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, T]: ...
     @overload
@@ -61,9 +76,14 @@ class Run:
         /,
         *args: *Ts,
         key: Key | None = None,
+        inputs: Any = UNSET,
         attempts: int | None = None,
         retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        requires: Callable[[], Awaitable[object]] | None = None,
+        valid: Callable[[T], Awaitable[bool]] | None = None,
         summary: str | Callable[[T], str] = "",
+        granularity: StepGranularity | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, T]: ...
     def step(  # type: ignore[misc]  # mypy does not match `*args: *Ts` with `*args: Any`
@@ -73,20 +93,32 @@ class Run:
         /,
         *args: Any,
         key: Key | None = None,
+        inputs: Any = UNSET,
         attempts: int | None = None,
         retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        requires: Callable[[], Awaitable[object]] | None = None,
+        valid: Callable[[Any], Awaitable[bool]] | None = None,
         summary: str | Callable[[Any], str] = "",
+        granularity: StepGranularity | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Run `fn(*args)` as the durable step `name`, or give back what it returned when it was recorded.
 
-        `args` are the step's inputs. `key` names the step where its number among those of the same name
-        would depend on timing. `attempts`, or else `retry.attempts`, or else the manifest says how often
-        it is tried. A plain function runs in a thread. `summary`, or what it makes of the result, tells
-        people what came of the step; `meta` is kept with its record and may hold whatever is storable.
+        `args` are the step's inputs, unless `inputs` says what else stands for them. `key` names the step
+        where its number among those of the same name would depend on timing. `attempts`, or else
+        `retry.attempts`, or else the manifest says how often it is tried, and `timeout` how many seconds one
+        try has. A plain function runs in a thread.
+
+        `requires` is awaited before the function runs, and not when the step is recorded: where it raises, or
+        says False, the try has failed. `valid` is asked about the recorded result by a resume that
+        revalidates. With granularity `tool-call` calls without an effect are recorded one by one, too.
+        `summary`, or what it makes of the result, tells people what came of the step; `meta` is kept with its
+        record and may hold whatever is storable.
 
         Raises KeyNeeded and Misuse at the call; the coroutine raises StepFailed once the attempts are used
-        up, and NotStorable where an argument, or what `meta` holds, has no lossless form.
+        up, Denied and Expired where the tool that it calls needs an approval, and NotStorable where an
+        argument, or what `meta` holds, has no lossless form.
         """
         if not isinstance(name, str) or not name:
             raise Misuse(f"a step needs a name, which is a string, not {name!r}")
@@ -94,15 +126,31 @@ class Run:
             raise Misuse(f"the key of step {name!r} must be a string or a number, not {key!r}")
         if not callable(fn):
             raise Misuse(f"step {name!r} needs a function and its arguments, not {fn!r}; do not call it")
-        policy = retry or Retry()
-        limits = (attempts, policy.attempts, self._step_attempts)
-        limit = next(limit for limit in limits if limit is not None)
-        if limit < 1:
-            raise Misuse(f"step {name!r} cannot have {limit} attempts; 1 means that it is tried once")
+        options = Options(
+            inputs=inputs,
+            retry=retry or Retry(),
+            attempts=attempts,
+            timeout=timeout,
+            requires=requires,
+            valid=valid,
+            summary=summary,
+            granularity=granularity,
+            meta={each: codec.encode(value, path=f"meta {each}") for each, value in (meta or {}).items()},
+        )
+        options.check(name)
+        self._check_place(f"step {name!r}")
+        branch = current_branch.get()
+        place = branch.place(name, key)
+        return self._journal.awaited(place.id, Step(self._journal, branch, place, fn, args, options).result())
+
+    def skip(self, name: str, reason: str, /, *, key: Key | None = None) -> Coroutine[Any, Any, None]:
+        """Record that the step `name` will not be executed, and why. It counts as no finished step.
+
+        Raises KeyNeeded and Misuse at the call.
+        """
         self._check_place(f"step {name!r}")
         place = current_branch.get().place(name, key)
-        notes = {name: codec.encode(value, path=f"meta {name}") for name, value in (meta or {}).items()}
-        return Step(self._journal, place, fn, args, policy, limit, summary, notes).result()
+        return self._journal.awaited(place.id, self._journal.skip(place, reason))
 
     # A Mapping is an Iterable of its keys, but none has coroutines for keys, so the overlaps are harmless.
     @overload
@@ -159,13 +207,157 @@ class Run:
                     each.close()
             raise
         sequence = not isinstance(branches, Mapping)
-        return _shaped(list(keyed), coroutines, places, limit, swallow=return_exceptions, sequence=sequence)
+        return side_by_side(
+            list(keyed), coroutines, places, limit, swallow=return_exceptions, sequence=sequence
+        )
+
+    @overload
+    def approval(
+        self,
+        name: str,
+        /,
+        *,
+        request: Any,
+        answer: type[A],
+        key: Key | None = None,
+        expires: Seconds | datetime | None = None,
+    ) -> Coroutine[Any, Any, Decision[A]]: ...
+    @overload
+    def approval(
+        self,
+        name: str,
+        /,
+        *,
+        request: Any,
+        key: Key | None = None,
+        expires: Seconds | datetime | None = None,
+    ) -> Coroutine[Any, Any, Decision[None]]: ...
+    def approval(
+        self,
+        name: str,
+        /,
+        *,
+        request: Any,
+        answer: Any = None,
+        key: Key | None = None,
+        expires: Seconds | datetime | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Wait until a person has approved exactly `request`, and return who did, when, and the answer.
+
+        `answer` is the type that the answer has to be of. `expires` is when it is too late: seconds from the
+        moment when the run comes here first, or a time with its zone. While the run waits no process of it is
+        alive: this call does not return, and the next process comes here again.
+
+        Raises KeyNeeded and Misuse at the call; the coroutine raises Denied, Expired, and NotStorable where
+        `request` has no lossless form.
+        """
+        self._check_place(f"approval {name!r}")
+        branch = current_branch.get()
+        place = branch.gate(name, key)
+        return self._journal.awaited(
+            place.id,
+            gates.approval(self._journal, branch, place, request=request, answer=answer, expires=expires),
+        )
+
+    def event(
+        self,
+        name: str,
+        type: type[A],  # noqa: A002  (by position only: nobody writes it)
+        /,
+        *,
+        key: Key | None = None,
+        expires: Seconds | datetime | None = None,
+    ) -> Coroutine[Any, Any, A]:
+        """Wait for the event of this name and key, and return what came with it, of the given type.
+
+        It may have been sent before: each event is kept until the run comes for it, and taken once, in the
+        order in which they were sent. Raises KeyNeeded and Misuse at the call; the coroutine raises Expired.
+        """
+        self._check_place(f"event {name!r}")
+        branch = current_branch.get()
+        place = branch.gate(name, key)
+        return self._journal.awaited(
+            place.id, gates.event(self._journal, branch, place, type, expires=expires)
+        )
+
+    def sleep(
+        self, delay: Seconds | None = None, /, *, until: datetime | None = None, key: Key | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Wait for so many seconds, or until a time that names its zone, with no process alive meanwhile.
+
+        The time counts from when the run comes here first. Raises KeyNeeded and Misuse at the call.
+        """
+        self._check_place("sleep")
+        if (delay is None) == (until is None):
+            raise Misuse("sleep takes either a delay or until=, a time with its zone")
+        branch = current_branch.get()
+        place = branch.gate("sleep", key)
+        return self._journal.awaited(
+            place.id, gates.sleep(self._journal, branch, place, delay=delay, until=until)
+        )
+
+    def phase(
+        self,
+        name: str,
+        /,
+        *,
+        inputs: Mapping[K, T | StepFailed | None] | None = None,
+        at_least: int | None = None,
+        granularity: Literal["step", "phase"] | None = None,
+    ) -> Group[K, T]:
+        """Return a context that makes the steps in it the phase `name`: `async with run.phase(...) as phase`.
+
+        With granularity `phase` they are recorded together when it closes, and all repeated if the process is
+        lost before. `inputs` are what earlier steps made, with a StepFailed or None where one is missing;
+        `phase.inputs` are those that are there. Where some are missing the phase is recorded as degraded, as
+        long as `at_least` so many are there (default: all); else entering it raises TooFewInputs.
+        """
+        self._check_place(f"phase {name!r}")
+        return Group(self._journal, name, inputs=inputs or {}, at_least=at_least, granularity=granularity)
+
+    def facts(self) -> Coroutine[Any, Any, list[Fact]]:
+        """Return what an earlier execution of this run had recorded before it was restarted with context.
+
+        Empty where it was not. The same each time, also for steps that this execution has adopted.
+        """
+        return read_facts(self._journal)
+
+    @property
+    def memory(self) -> MutableMapping[str, Any]:
+        """What the agent would like to keep knowing: storable values by name.
+
+        It begins empty, or as it was when the run was restarted with context; the agent's own code makes it
+        what it is, on a resume again. A copy of it is written to the store every few steps. Setting a value
+        raises NotStorable where it has no lossless form without a declared type.
+        """
+        return self._journal.memory
+
+    def now(self) -> datetime:
+        """Return the time, in UTC, of the last record that this branch has consumed: the same on a resume."""
+        return current_branch.get().now
+
+    def random(self, name: str = "", /) -> random.Random:
+        """Return a stream of random numbers, the same on a resume; another one for each name and call."""
+        branch = current_branch.get()
+        return stream(self._journal.key_root, branch.path, name, branch.draw(name))
+
+    @property
+    def replaying(self) -> bool:
+        """Whether this branch has recorded steps ahead, so that its code has run up to there before."""
+        return self._journal.replaying(current_branch.get().path)
 
     def progress(self, *, total: int) -> None:
         """Say how many steps the run will have, so that people see `3/10`. Recorded with the next step."""
         if not isinstance(total, int) or total < 0:
             raise Misuse(f"the number of steps is a whole number, not {total!r}")
         self._journal.plan(total)
+
+    def tasks(self, graph: Mapping[str, Sequence[str]], /, *, replanned: bool = False) -> None:
+        """Say which tasks there are and what each depends on. Recorded with the next step, for people.
+
+        `replanned` counts one more change of plan.
+        """
+        self._journal.plan_tasks({task: tuple(needs) for task, needs in graph.items()}, replanned=replanned)
 
     def _check_place(self, what: str) -> None:
         if in_step.get():
@@ -177,53 +369,3 @@ class Run:
             asyncio.get_running_loop()
         except RuntimeError:
             raise Misuse(f"{what} is started in a thread; start it from the agent's own async code") from None
-
-
-async def _shaped(
-    keys: list[Any],
-    coroutines: list[Coroutine[Any, Any, Any]],
-    places: list[Branch],
-    limit: int,
-    *,
-    swallow: bool,
-    sequence: bool,
-) -> Any:
-    results = await _side_by_side(coroutines, places, limit, swallow=swallow)
-    return results if sequence else dict(zip(keys, results, strict=True))
-
-
-async def _side_by_side(
-    coroutines: list[Coroutine[Any, Any, Any]], places: list[Branch], limit: int, *, swallow: bool
-) -> list[Any]:
-    slots = asyncio.Semaphore(limit)
-    failed: dict[int, BaseException] = {}
-
-    async def one(index: int) -> Any:
-        async with slots:
-            if failed and not swallow:
-                return None
-            try:
-                return await _in_branch(coroutines[index], places[index])
-            except (Exception, asyncio.CancelledError) as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                    raise
-                failed[index] = error
-                return error
-
-    try:
-        results = await asyncio.gather(*(one(index) for index in range(len(coroutines))))
-    finally:
-        for each in coroutines:
-            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
-                each.close()
-    fatal = [index for index in sorted(failed) if not (swallow and isinstance(failed[index], StepFailed))]
-    if fatal:
-        raise failed[fatal[0]]
-    return results
-
-
-def _in_branch(coroutine: Coroutine[Any, Any, T], place: Branch) -> asyncio.Task[T]:
-    context = contextvars.copy_context()
-    context.run(current_branch.set, place)
-    return asyncio.create_task(coroutine, context=context)

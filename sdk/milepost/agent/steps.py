@@ -9,30 +9,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum
 from functools import partial
 from types import FunctionType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
+from milepost.agent import gates
 from milepost.agent.attempt import Attempt, declared_parameters, declared_result, encoded
+from milepost.agent.branch import Branch
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
-from milepost.agent.tools import Tool
+from milepost.agent.standing import adopt, check_order, standing
+from milepost.agent.tools import Bound, Tool, bound_tool
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import ErrorData, Input, StepCompleted, StepFailure, StepPlace
-from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, StepFailed
+from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, RequirementNotMet, StepFailed
 
-__all__ = ["Retry", "Step"]
+__all__ = ["UNSET", "Options", "Retry", "Seconds", "Step", "StepGranularity"]
 
 Seconds: TypeAlias = float | timedelta
+StepGranularity: TypeAlias = Literal["tool-call", "step"]
+
+
+class _Unset(Enum):
+    UNSET = "unset"
+
+
+UNSET: Final = _Unset.UNSET
+"""Stands where the author has given nothing: None is something."""
 
 MAX_DESCRIPTION: Final = 120
 """Characters of a step's description that its record carries."""
 
 _FINAL: Final = (Permanent, NotStorable, Misuse, KeyNeeded)
 _LEAVES_AT_ONCE: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
+
+_WAIT_OUT: Final = 30.0
+"""Seconds that a thread has to end after its step's timeout."""
+
+_CANCELLED_FOR: Final = 30.0
+"""Seconds after which it is said that a step waits to be cancelled once more."""
 
 _log: Final = logging.getLogger("milepost.step")
 
@@ -74,32 +94,100 @@ def _seconds(value: Seconds) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
+@dataclass(frozen=True)
+class Options:
+    """What `run.step` takes beside the function and its arguments; see there."""
+
+    inputs: Any = UNSET
+    retry: Retry = field(default_factory=Retry)
+    attempts: int | None = None
+    timeout: Seconds | None = None
+    requires: Callable[[], Awaitable[object]] | None = None
+    valid: Callable[[Any], Awaitable[bool]] | None = None
+    summary: str | Callable[[Any], str] = ""
+    granularity: StepGranularity | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, step: str) -> None:
+        """Raise Misuse where an option of this step makes no sense."""
+        limit = self.attempts if self.attempts is not None else self.retry.attempts
+        if limit is not None and limit < 1:
+            raise Misuse(f"step {step!r} cannot have {limit} attempts; 1 means that it is tried once")
+        if self.timeout is not None and not _seconds(self.timeout) > 0:
+            raise Misuse(f"step {step!r} cannot end within {self.timeout}; a timeout is seconds, more than 0")
+        if self.granularity not in (None, "tool-call", "step"):
+            raise Misuse(f"step {step!r} cannot have granularity {self.granularity!r}: tool-call, or step")
+
+
 @dataclass
 class Step:
-    """One step of the agent's code. `arguments` are its inputs."""
+    """One step of the agent's code. `arguments` are its inputs, `branch` is where it stands."""
 
     journal: Journal
+    branch: Branch
     place: StepPlace
     fn: Callable[..., Any]
     arguments: tuple[Any, ...]
-    retry: Retry
-    limit: int
-    summary: str | Callable[[Any], str] = ""
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    options: Options
 
     async def result(self) -> Any:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
-        state = self.journal.state
-        recorded = await self.journal.recorded(self.place.id)
+        self.journal.begun(self.place.id)
+        self.journal.reach(self.place)
+        withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
+        self.branch.stale_before = max(self.branch.stale_before, withdrawn)
+        recorded = await self._recorded()
         if recorded is not None:
-            path = f"result of step {self.place.id}"
-            return await self.journal.read(recorded.result, self._declared(), path=path)
-        failed = state.failed.get(self.place.id, [])
+            self.branch.consumed(recorded.ended_at)
+            return await self._read(recorded)
+        failed = self.journal.state.failed.get(self.place.id, [])
         if failed and failed[-1].final:
-            raise _step_failed(failed[-1])
+            return await self._fail_again(failed[-1])
         inputs = self._inputs()
-        attempt = (failed[-1].attempt if failed else 0) + state.totals.lost_tries + 1
-        if attempt > self.limit:
+        await check_order(self.journal, self.branch, self.place, None)
+        adopted = await adopt(self.journal, self.place, inputs)
+        if adopted is not None:
+            self.branch.consumed(adopted.ended_at)
+            return await self._read(adopted)
+        await self._approved()
+        return await self._run(inputs, failed)
+
+    async def _recorded(self) -> StepCompleted | None:
+        """Return the step's record, if it has one that stands."""
+        recorded = await self.journal.recorded(self.place.id)
+        if recorded is None:
+            return None
+        return await standing(
+            self.journal,
+            self.branch,
+            recorded,
+            self.place,
+            inputs=self._inputs,
+            read=partial(self._read, recorded),
+            valid=self.options.valid,
+            once=self.tool is not None and self.tool.effect == "irreversible",
+        )
+
+    async def _read(self, recorded: StepCompleted) -> Any:
+        path = f"result of step {self.place.id}"
+        return await self.journal.read(recorded.result, self._declared(), path=path)
+
+    async def _fail_again(self, failure: StepFailure) -> Any:
+        """Fail as it is recorded. A step that the agent's code stopped waits until it is stopped again."""
+        if failure.cancelled:
+            warning = asyncio.get_running_loop().call_later(
+                _CANCELLED_FOR, _log.warning, "cancelled-step-awaited", {"step": self.place.id}
+            )
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                warning.cancel()
+        self.branch.consumed(failure.ended_at)
+        raise _step_failed(failure)
+
+    async def _run(self, inputs: tuple[Input, ...], failed: list[StepFailure]) -> Any:
+        attempt = (failed[-1].attempt if failed else 0) + self.journal.state.totals.lost_tries + 1
+        if attempt > self._limit():
             await self._give_up(attempt - 1, inputs, failed[-1].error if failed else None)
         while True:
             await self.journal.may_start()
@@ -110,67 +198,71 @@ class Step:
             if outcome.final:
                 raise _step_failed(outcome)
             chance = self.journal.entropy(1)[0] / 256
-            await asyncio.sleep(self.retry.pause(attempt, chance))
+            await asyncio.sleep(self.options.retry.pause(attempt, chance))
             attempt += 1
 
-    def _tool(self) -> tuple[Tool[..., Any] | None, int]:
-        """Return the tool that the step's function is, if it is one, and how many arguments it holds."""
-        if isinstance(self.fn, Tool):
-            return self.fn, 0
-        if isinstance(self.fn, partial) and isinstance(self.fn.func, Tool):
-            return self.fn.func, len(self.fn.args)
-        return None, 0
+    def _limit(self) -> int:
+        given = (self.options.attempts, self.options.retry.attempts, self.journal.rules.step_attempts)
+        limit = next(limit for limit in given if limit is not None)
+        return 1 if self.tool is not None and self.tool.effect == "irreversible" else limit
+
+    @property
+    def tool(self) -> Tool[..., Any] | None:
+        """The tool that the step's function is, if it is one."""
+        return self.fn if isinstance(self.fn, Tool) else bound_tool(self.fn)
 
     def _declared(self) -> Any:
-        tool, _ = self._tool()
-        return declared_result(tool.fn if tool else self.fn)
+        return declared_result(self.tool.fn if self.tool else self.fn)
 
     def _inputs(self) -> tuple[Input, ...]:
-        tool, held = self._tool()
-        held += tool.takes_call if tool else 0
-        declared = declared_parameters(tool.fn if tool else self.fn, held + len(self.arguments))[held:]
+        path = f"inputs of step {self.place.id}"
+        if self.options.inputs is not UNSET:
+            return (self.journal.input(codec.encode(self.options.inputs, path=path)),)
+        if isinstance(self.fn, Bound):
+            return (self.journal.input(self.fn.encoded()),)
+        held = len(self.fn.args) if self.tool is not None and isinstance(self.fn, partial) else 0
+        held += self.tool.takes_call if self.tool else 0
+        declared = declared_parameters(self.tool.fn if self.tool else self.fn, held + len(self.arguments))[
+            held:
+        ]
         return tuple(
             self.journal.input(encoded(value, kind, path=f"argument {index} of step {self.place.id}"))
             for index, (value, kind) in enumerate(zip(self.arguments, declared, strict=True), start=1)
         )
 
+    async def _approved(self) -> None:
+        """Return once the call that the step makes was approved, where its tool asks for that."""
+        if self.tool is not None and self.tool.requires_approval:
+            await gates.approve_call(self.journal, self.branch, self.place, self.fn, self.arguments)
+
     async def _try(self, number: int, inputs: tuple[Input, ...]) -> Any:
-        attempt = Attempt(self.journal, self.place.id, number)
+        each_call = (self.options.granularity or self.journal.rules.granularity) == "tool-call"
+        attempt = Attempt(self.journal, self.place.id, number, each_call=each_call)
         began = self.journal.clock().isoformat()
         declared = self._declared()
         try:
-            value = await attempt.run(self.fn, self.arguments)
+            value = await self._in_time(attempt)
             data, copy = codec.store(value, declared, path="result")
-            summary = self.summary if isinstance(self.summary, str) else self.summary(copy)
+            said = self.options.summary
+            summary = said if isinstance(said, str) else said(copy)
         except _LEAVES_AT_ONCE:
             raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+            stopped = isinstance(error, asyncio.CancelledError) and _is_being_cancelled()
+            failure = self._failure(error, number, inputs, began, attempt, stopped=stopped)
+            if stopped:
+                # The agent's code stopped the step, which is on record before it learns that it has.
+                await _to_its_end(self._stopped(attempt, failure))
                 raise
-            failed, final = self._judged(error, number)
-            failure = StepFailure(
-                step=self.place,
-                attempt=number,
-                final=final,
-                inputs=inputs,
-                error=error_data(failed),
-                started_at=began,
-                ended_at=self.journal.clock().isoformat(),
-            )
-            said = {
-                "step": self.place.id,
-                "attempt_of_step": number,
-                "attempts": self.limit,
-                "error": f"{failure.error.kind}: {failure.error.message}",
-            }
-            _log.warning("step-failed", extra=said, exc_info=failed)
+            await self._waited_out(attempt)
             await self.journal.commit(*attempt.events, failure)
+            self.branch.consumed(failure.ended_at)
             return failure
         completed = StepCompleted(
             step=self.place,
             description=_description_of(self.fn),
             summary=summary,
-            meta=self.meta,
+            meta=self.options.meta,
             attempt=number,
             inputs=inputs,
             declared=_name_of(declared),
@@ -178,14 +270,73 @@ class Step:
             result_digest=codec.digest(data),
             started_at=began,
             ended_at=self.journal.clock().isoformat(),
+            usage=attempt.usage,
         )
         await self.journal.commit(*attempt.events, completed, deferrable=True)
+        self.branch.consumed(completed.ended_at)
         return copy
+
+    async def _in_time(self, attempt: Attempt) -> Any:
+        """Return what the function returns, within the step's timeout and once what it requires is there."""
+        limit = None if self.options.timeout is None else _seconds(self.options.timeout)
+        timeout = asyncio.timeout(limit)
+        try:
+            async with timeout:
+                if self.options.requires is not None and await self.options.requires() is False:
+                    raise RequirementNotMet("what the step requires is not there")
+                return await attempt.run(self.fn, self.arguments)
+        except TimeoutError as error:
+            if timeout.expired():
+                raise TimeoutError(f"no result within the step's timeout of {limit:g} s") from error
+            raise
+
+    async def _waited_out(self, attempt: Attempt) -> None:
+        """Return once nothing of the try is at work any more. A thread that does not end ends the process."""
+        if not await attempt.ended(within=_WAIT_OUT):
+            self.journal.abandon(
+                f"step {self.place.id} was to end, and its thread did not within another {_WAIT_OUT:g} s; give what it calls a timeout of its own, or make it async"
+            )
+
+    async def _stopped(self, attempt: Attempt, failure: StepFailure) -> None:
+        await self._waited_out(attempt)
+        await self.journal.commit(*attempt.events, failure)
+
+    def _failure(
+        self,
+        error: BaseException,
+        number: int,
+        inputs: tuple[Input, ...],
+        began: str,
+        attempt: Attempt,
+        *,
+        stopped: bool,
+    ) -> StepFailure:
+        failed, final = (error, True) if stopped else self._judged(error, number)
+        failure = StepFailure(
+            step=self.place,
+            attempt=number,
+            final=final,
+            inputs=inputs,
+            error=error_data(failed),
+            started_at=began,
+            ended_at=self.journal.clock().isoformat(),
+            usage=attempt.usage,
+            cancelled=stopped,
+        )
+        said = {
+            "step": self.place.id,
+            "attempt_of_step": number,
+            "attempts": self._limit(),
+            "error": f"{failure.error.kind}: {failure.error.message}",
+        }
+        if not stopped:
+            _log.warning("step-failed", extra=said, exc_info=failed)
+        return failure
 
     def _judged(self, error: BaseException, number: int) -> tuple[BaseException, bool]:
         """Return what the try is recorded to have failed with, and whether no further one is made."""
         try:
-            return error, number >= self.limit or not self._worth_another(error)
+            return error, number >= self._limit() or not self._worth_another(error)
         except Exception as unsure:  # noqa: BLE001  (the author's own policy; its error ends the step)
             return unsure, True
 
@@ -193,7 +344,7 @@ class Step:
         # Something that the step waited for was cancelled, which is no wish of the agent's to stop the step.
         if isinstance(error, asyncio.CancelledError):
             return True
-        return isinstance(error, Exception) and self.retry.applies(error)
+        return isinstance(error, Exception) and self.options.retry.applies(error)
 
     async def _give_up(self, attempts: int, inputs: tuple[Input, ...], last: ErrorData | None) -> NoReturn:
         now = self.journal.clock().isoformat()
@@ -213,6 +364,15 @@ class Step:
         with self.journal.in_flight():
             await self.journal.commit(failure)
         raise _step_failed(failure)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Return once the work is done, however often the waiting task is cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
 
 
 def _is_being_cancelled() -> bool:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import (
     Any,
     Concatenate,
@@ -27,12 +28,12 @@ from typing import (
 from milepost.checkpoint import codec
 from milepost.errors import Misuse, NotStorable
 
-__all__ = ["Call", "Effect", "Tool", "ToolCaller", "current_caller", "tool"]
+__all__ = ["Bound", "Call", "Effect", "Tool", "ToolCaller", "bound_tool", "current_caller", "tool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Effect: TypeAlias = Literal["none", "repeatable", "keyed"]
+Effect: TypeAlias = Literal["none", "repeatable", "keyed", "verified", "irreversible"]
 
 MAX_EVIDENCE: Final = 16 * 1024
 """Bytes of evidence that the record of one call carries."""
@@ -101,6 +102,7 @@ class Tool(Generic[P, T]):
         self.name = fn.__name__
         self.effect: Effect = effect
         self.version = version
+        self.requires_approval = False
         self.takes_call = _takes_call(fn)
         if effect == "keyed" and not self.takes_call:
             raise TypeError(
@@ -128,6 +130,28 @@ class Tool(Generic[P, T]):
     async def invoke(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Run the function itself."""
         return await (self.fn(call, *args, **kwargs) if self.takes_call else self.fn(*args, **kwargs))
+
+
+@dataclass(frozen=True)
+class Bound(Generic[T]):
+    """A tool with its arguments, by name: a function without arguments, whose inputs these are."""
+
+    tool: Tool[..., T]
+    arguments: dict[str, Any]
+
+    def __call__(self) -> Coroutine[Any, Any, T]:
+        """Call the tool. Raises as calling the tool does."""
+        return self.tool(**self.arguments)
+
+    def encoded(self) -> codec.JSON:
+        """Return the arguments as they are recorded."""
+        return {name: codec.encode(value, type(value), path=name) for name, value in self.arguments.items()}
+
+
+def bound_tool(fn: object) -> Tool[..., Any] | None:
+    """Return the tool that a bound or partial one calls; None for any other function."""
+    inner = fn.tool if isinstance(fn, Bound) else fn.func if isinstance(fn, partial) else None
+    return inner if isinstance(inner, Tool) else None
 
 
 def _takes_call(fn: Callable[..., Any]) -> bool:

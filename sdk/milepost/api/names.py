@@ -27,6 +27,7 @@ __all__ = [
     "StoreKeys",
     "branch_component",
     "check_name",
+    "gate_component",
     "idempotency_key",
     "name_at",
     "new_run_id",
@@ -98,6 +99,11 @@ def step_component(name: str, *, key: str | int | None = None, number: int = 1) 
     if key is not None:
         return f"{_encoded(name)}={_encoded(str(key))}"
     return _encoded(name) if number == 1 else f"{_encoded(name)}#{number}"
+
+
+def gate_component(component: str) -> str:
+    """Return the component of a gate, made from what a step in its place would have: no step has its like."""
+    return f"@{component}"
 
 
 def step_id(branch: str, component: str) -> str:

@@ -48,8 +48,11 @@ _LATER: Final[Mapping[str, type]] = {
     "revalidate": int,
     "environment": dict,
     "memory": int,
+    "memory_at_restart": int,
+    "degraded": dict,
+    "began_with": str,
 }
-_SETS: Final = ("revalidated", "proved_ends", "closed_groups")
+_SETS: Final = ("revalidated", "proved_ends", "closed_groups", "adopted")
 
 
 @dataclass(frozen=True)

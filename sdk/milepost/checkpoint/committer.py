@@ -52,6 +52,7 @@ class _Waiting:
     events: tuple[Event, ...]
     done: asyncio.Future[None]
     deferred: bool
+    held: bool = False
 
 
 class Committer:
@@ -110,11 +111,14 @@ class Committer:
         """The state folded up to the newest acknowledged record."""
         return self._state
 
-    async def commit(self, *events: Event, deferrable: bool = False, linger: float = 0.0) -> None:
+    async def commit(
+        self, *events: Event, deferrable: bool = False, held: bool = False, linger: float = 0.0
+    ) -> None:
         """Return once these events are durable, all in one record.
 
         Where they are `deferrable` and fewer than `every_steps` such wait with them, return at once instead:
-        they become durable with the next write, whatever that is for. `linger` is how many seconds a write
+        they become durable with the next write, whatever that is for. So do those that are `held`, however
+        many there are. `linger` is how many seconds a write
         that nothing else hastens may wait for others to join it.
 
         Raises Misuse in a forked child, which must not write with its parent's claim, and after the event
@@ -127,9 +131,9 @@ class Committer:
         if self._ended:
             raise Misuse("nothing can be recorded after the end of the run")
         self._ended = any(isinstance(event, Finished) for event in events)
-        waiting = _Waiting(events, asyncio.get_running_loop().create_future(), deferrable)
+        waiting = _Waiting(events, asyncio.get_running_loop().create_future(), deferrable, held)
         self._waiting.append(waiting)
-        if deferrable and sum(each.deferred for each in self._waiting) < self._every_steps:
+        if held or (deferrable and self._deferred() < self._every_steps):
             return
         self._write_soon(linger)
         await asyncio.shield(waiting.done)
@@ -146,11 +150,12 @@ class Committer:
 
     async def settle(self) -> None:
         """Return once nothing is left that its caller was told had ended before it was durable."""
-        if self._every_steps == 1:
-            return
         self._flushing += 1
         try:
-            handed_over = [each.done for each in (*self._in_flight, *self._waiting) if each.deferred]
+            under_way = (*self._in_flight, *self._waiting)
+            handed_over = [
+                each.done for each in under_way if each.held or (each.deferred and self._every_steps > 1)
+            ]
             if handed_over:
                 self._write_soon()
                 await asyncio.shield(handed_over[-1])
@@ -220,8 +225,11 @@ class Committer:
         """Tell whether somebody waits for what was handed over meanwhile, or enough of it is there."""
         if self._flushing:
             return bool(self._waiting)
-        deferred = sum(each.deferred for each in self._waiting)
-        return deferred < len(self._waiting) or deferred >= self._every_steps
+        can_wait = sum(each.deferred or each.held for each in self._waiting)
+        return can_wait < len(self._waiting) or self._deferred() >= self._every_steps
+
+    def _deferred(self) -> int:
+        return sum(each.deferred and not each.held for each in self._waiting)
 
     def _fail(self, error: BaseException) -> None:
         """Write nothing from now on. Only reached where `on_lost` raises instead of ending the process."""

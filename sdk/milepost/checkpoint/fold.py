@@ -194,7 +194,11 @@ class State:
     steps of the execution before a restart. `generations` counts how often what a step did was declared to
     stand no more; `withdrawn` says in which record a step was withdrawn the last time. `revalidate` is the
     record since which recorded results are to be checked again, in branches but those in `revalidated`.
-    `environment` is what resumes are compared with. `memory` is the record that has the agent's memory.
+    `environment` is what resumes are compared with. `memory` is the record that has the agent's memory,
+    `memory_at_restart` the one that had it when the execution began anew.
+    `closed_groups` are the phases that are over, `degraded` names what was missing for those that had less.
+    `adopted` are the facts that are steps of this execution again, `began_with` is the agent's version that
+    began it.
     """
 
     seq: int = 0
@@ -219,7 +223,11 @@ class State:
     environment: dict[str, str] | None = None
     proved_ends: set[int] = field(default_factory=set)
     memory: int = 0
+    memory_at_restart: int = 0
     closed_groups: set[str] = field(default_factory=set)
+    adopted: set[str] = field(default_factory=set)
+    began_with: str = ""
+    degraded: dict[str, list[str]] = field(default_factory=dict)
     steps_by_result: dict[str, str] = field(default_factory=dict)
     outcome: Finished | Halted | None = None
 
@@ -283,6 +291,8 @@ class State:
                 if step.id in self.completed:
                     raise Corrupt(key, f"step {step.id} is recorded as completed twice")
                 self.complete(step.id, Place(seq, event.result_digest, step.after))
+                if event.adopted:
+                    self.adopted.add(event.adopted)
                 self._check_off(step.branch)
             case ToolCalled(effect="irreversible", error=None):
                 self.once[event.key] = seq
@@ -305,7 +315,9 @@ class State:
                 self._claim(event)
             case Finished() | Halted():
                 self.outcome = event
-            case Planned() | Repaired() | Degraded() | GateOpened() | Waiting() | Noted():
+            case Degraded(group=group, missing=missing):
+                self.degraded[group] = list(missing)
+            case Planned() | Repaired() | GateOpened() | Waiting() | Noted():
                 pass
 
     def _claim(self, event: Claimed) -> None:
@@ -316,12 +328,15 @@ class State:
         self.outcome = None
         if self.environment is None:
             self.environment = environment_of(event)
+            self.began_with = event.agent_version
 
     def _withdraw(self, event: Withdrawn, seq: int, key: str) -> None:
         place = self.completed.pop(event.step, None)
         if place is None:
             raise Corrupt(key, f"step {event.step} is withdrawn and was not recorded as completed")
         self.withdrawn[event.step] = seq
+        # What failed since may have failed for what is withdrawn now, and is tried anew.
+        self.failed = {step: tries for step, tries in self.failed.items() if not tries[-1].final}
         if self.steps_by_result.get(place.result_digest) == event.step:
             del self.steps_by_result[place.result_digest]
         if event.anew:
@@ -338,10 +353,14 @@ class State:
             for step in self.completed:
                 self.generations[step] = self.generations.get(step, 0) + 1
             self.facts |= self.completed
+            self.memory_at_restart = self.memory
+            self.began_with = event.environment.get("agent version", self.began_with)
             for of_execution in (self.completed, self.failed, self.calls, self.skipped):
                 of_execution.clear()
             self.withdrawn.clear()
             self.closed_groups.clear()
+            self.adopted.clear()
+            self.degraded.clear()
 
     def _check_off(self, branch: str) -> None:
         """Note that a branch has gone on since results were to be checked again: it and those around it."""

@@ -20,6 +20,7 @@ import structlog
 from milepost.agent.failures import message_of
 from milepost.api.exits import Exit
 from milepost.errors import (
+    AgentStuck,
     CannotStart,
     Damaged,
     Fenced,
@@ -94,6 +95,8 @@ def ending_of(error: Exception) -> Ending:
             return Ending(Exit.STORE_UNKNOWN, "StoreUnavailable", str(error))
         case StoreRefused(reason=reason) | CannotStart(reason=reason):
             return Ending(Exit.START_ERROR, reason, str(error))
+        case AgentStuck():
+            return Ending(AGENTS_OWN, "AgentStuck", str(error))
         case RunHalted(reason=reason):
             return Ending(Exit.HALTED, reason, str(error))
         case Damaged() | FormatTooNew():

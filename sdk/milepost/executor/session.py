@@ -251,6 +251,7 @@ class Session:
         journal = Journal(
             self.store, committer, clock=self.clock, entropy=self.entropy, patience=self._patience
         )
+        await journal.begin()
         if self._stop.asked.done():
             return RELEASED
         current_branch.set(Branch())
@@ -278,6 +279,7 @@ class Session:
 
         Steps that it started and did not wait for are waited for here, so that what they do is recorded.
         """
+        current_branch.get().main = asyncio.current_task()
         try:
             value = await agent.fn(Run(journal), **agent.arguments(journal.state.inputs()))
             data, _ = codec.store(value, codec.declared_result(agent.fn), path="result")

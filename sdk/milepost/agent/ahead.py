@@ -1,0 +1,53 @@
+"""What the log holds ahead of the agent's code, while the code runs once more up to where it had come.
+
+Made once, of the state that was loaded: what is recorded after that is never ahead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from milepost.checkpoint.fold import State
+
+__all__ = ["Ahead"]
+
+
+class Ahead:
+    """The recorded steps that the code has not come to yet."""
+
+    def __init__(self, state: State) -> None:
+        self._left: Counter[str] = Counter()
+        self._waiting: set[str] = set()
+        self._next: dict[tuple[str, str], str] = {}
+        ended = [failures[-1].step for failures in state.failed.values() if failures[-1].final]
+        for step, after in (
+            *((step, place.after) for step, place in state.completed.items()),
+            *((place.id, place.after) for place in ended),
+        ):
+            self._waiting.add(step)
+            self._left.update(_branches_of(step))
+            if after is not None:
+                self._next[step.rpartition("/")[0], after] = step
+
+    def in_branch(self, path: str) -> bool:
+        """Tell whether recorded steps of this branch, or of those forked from it, are still to come."""
+        return self._left[path] > 0
+
+    def after(self, branch: str, step: str) -> str:
+        """Return the step without a key that the code started after this one; empty where none is known."""
+        return self._next.get((branch, step), "")
+
+    def reach(self, step: str) -> None:
+        """Note that the code has come to a step."""
+        if step in self._waiting:
+            self._waiting.discard(step)
+            self._left.subtract(_branches_of(step))
+
+
+def _branches_of(step: str) -> Iterator[str]:
+    path = step.rpartition("/")[0]
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""

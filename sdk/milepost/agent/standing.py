@@ -1,0 +1,169 @@
+"""Whether what is recorded of a step still stands: in its order, with its inputs, by the author's own check.
+
+A record is withdrawn by a record, and never silently: because the author's `valid` says no in a resume that
+revalidates, or because a step before it in the agent's code was withdrawn after it. What an irreversible
+tool did stands for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from milepost.agent.branch import Branch
+from milepost.agent.failures import message_of, qualified
+from milepost.agent.journal import Journal
+from milepost.api.names import step_component
+from milepost.checkpoint import codec
+from milepost.checkpoint.gates import AnswerType
+from milepost.checkpoint.records import Input, StepCompleted, StepPlace, Withdrawn
+
+__all__ = ["adopt", "check_order", "standing"]
+
+MAX_SHOWN: Final = 300
+"""Characters of an input that a diff shows."""
+
+_CAUSES: Final = (
+    "the usual causes are the time, chance, the environment, a file or a service read outside of a step; what "
+    "the code branches on has to go through run.now(), run.random() or a step"
+)
+
+
+async def check_order(
+    journal: Journal, branch: Branch, place: StepPlace, recorded: StepCompleted | None
+) -> None:
+    """Return if the code comes to this step where the log has it. Else halt, or note it of other code.
+
+    A step that is not recorded must not stand where another one is recorded.
+    """
+    if branch.stale_before or place.after is None:
+        return
+    if recorded is not None:
+        before = recorded.step.after
+        if before is None or before == place.after:
+            return
+        what = f"step {place.id} follows {_named(place.after)} now, and followed {_named(before)} when it was recorded"
+    else:
+        other = journal.recorded_after(place)
+        if not other or other == place.id:
+            return
+        what = f"after {_named(place.after)} the code comes to step {place.id}, and the log has step {other} there"
+    if not journal.rules.same_code:
+        journal.note("Diverged", f"{what}; the code is another one than the one that recorded it")
+        return
+    message = f"{what}, by the same code: {_CAUSES}"
+    options = (AnswerType.ACCEPT, AnswerType.RESTART_WITH_CONTEXT)
+    await journal.ask("Diverged", message, place=place.id, about={"what": what}, options=options)
+
+
+def _named(step: str) -> str:
+    return f"step {step}" if step else "the beginning"
+
+
+async def standing(
+    journal: Journal,
+    branch: Branch,
+    recorded: StepCompleted,
+    place: StepPlace,
+    *,
+    inputs: Callable[[], tuple[Input, ...]],
+    read: Callable[[], Awaitable[Any]],
+    valid: Callable[[Any], Awaitable[bool]] | None,
+    once: bool,
+) -> StepCompleted | None:
+    """Return the record if it stands; None once it was withdrawn. Halts where a person has to decide.
+
+    `once`: what the step did can neither be repeated nor taken back.
+    """
+    seq = journal.state.completed[place.id].seq
+    if seq < branch.stale_before:
+        if once:
+            return recorded
+        await _withdraw(journal, place.id, "a step before it was withdrawn after it", anew=False)
+        return None
+    await check_order(journal, branch, place, recorded)
+    await _check_inputs(journal, recorded, inputs())
+    state = journal.state
+    if valid is None or seq >= state.revalidate or branch.path in state.revalidated:
+        return recorded
+    why = await _fault(read, valid)
+    if not why:
+        return recorded
+    if once:
+        message = f"step {place.id} cannot be taken back, and {why}"
+        options = (AnswerType.ACCEPT,)
+        await journal.ask("NotValid", message, place=place.id, about={"why": why}, options=options)
+        return recorded
+    branch.stale_before = await _withdraw(journal, place.id, why, anew=True)
+    return None
+
+
+async def _fault(read: Callable[[], Awaitable[Any]], valid: Callable[[Any], Awaitable[bool]]) -> str:
+    """Return why the author's check does not accept the recorded result; empty where it does."""
+    result = await read()
+    try:
+        return "" if await valid(result) else "its recorded result is not valid any more"
+    except Exception as error:  # noqa: BLE001  (the author's check; that it cannot say yes is a no)
+        return f"checking its recorded result raised {qualified(error)}: {message_of(error)}"
+
+
+async def _withdraw(journal: Journal, step: str, reason: str, *, anew: bool) -> int:
+    """Return the record by which the step was withdrawn."""
+    await journal.may_start()
+    await journal.commit(Withdrawn(step=step, reason=reason, anew=anew))
+    return journal.state.withdrawn[step]
+
+
+async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[Input, ...]) -> None:
+    before = [each.digest for each in recorded.inputs]
+    now = [each.digest for each in today]
+    if before == now:
+        return
+    step = recorded.step.id
+    message = f"step {step} has other inputs than those that its result is recorded for: {_diff(recorded.inputs, today)}"
+    options = (AnswerType.ACCEPT, AnswerType.RESTART_WITH_CONTEXT)
+    about: codec.JSON = {"step": step, "recorded": before, "now": now}
+    await journal.ask("InputsChanged", message, place=step, about=about, options=options)
+
+
+def _diff(before: tuple[Input, ...], now: tuple[Input, ...]) -> str:
+    """Return what is different, for people: argument by argument, as JSON."""
+    said = (
+        [] if len(before) == len(now) else [f"{len(before)} arguments were recorded and there are {len(now)}"]
+    )
+    for number, (old, new) in enumerate(zip(before, now, strict=False), start=1):
+        if old.digest != new.digest:
+            said.append(f"argument {number} was {_shown(old, new)} and is {_shown(new, old)}")
+    return "; ".join(said)
+
+
+def _shown(value: Input, other: Input) -> str:
+    if value.inline is None:
+        made = f" the result of step {value.result_of}," if value.result_of else ""
+        return f"a large value,{made} digest {value.digest[:12]}"
+    text = codec.dumps(value.inline.inline).decode("utf-8", "replace")
+    if len(text) <= MAX_SHOWN:
+        return text
+    # Of a long text the part around the first difference.
+    beside = codec.dumps(other.inline.inline).decode("utf-8", "replace") if other.inline else ""
+    same = next((i for i, (a, b) in enumerate(zip(text, beside, strict=False)) if a != b), 0)
+    start = max(0, same - MAX_SHOWN // 3)
+    return f"{'... ' if start else ''}{text[start : start + MAX_SHOWN]} ..."
+
+
+async def adopt(journal: Journal, place: StepPlace, inputs: tuple[Input, ...]) -> StepCompleted | None:
+    """Return this step's new record if a step of the execution before a restart is the same; else None.
+
+    The same: of the same name and key, with the same inputs, and taken by no other step yet.
+    """
+    for fact in journal.facts_like(step_component(place.name, key=place.key)):
+        recorded = await journal.fact(fact)
+        if [each.digest for each in recorded.inputs] != [each.digest for each in inputs]:
+            continue
+        if not journal.take_fact(fact):
+            continue
+        adopted = recorded.model_copy(update={"step": place, "adopted": fact})
+        await journal.may_start()
+        await journal.commit(adopted)
+        return adopted
+    return None
