@@ -24,6 +24,7 @@ from milepost.agent.journal import Journal
 from milepost.agent.parallel import side_by_side
 from milepost.agent.replaying import replaying_log
 from milepost.agent.steps import UNSET, Options, Retry, Seconds, Step, StepGranularity
+from milepost.api.names import step_component, step_id
 from milepost.checkpoint import codec
 from milepost.errors import AgentError, Misuse, StepFailed
 
@@ -345,6 +346,17 @@ class Run:
     def replaying(self) -> bool:
         """Whether this branch has recorded steps ahead, so that its code has run up to there before."""
         return self._journal.replaying(current_branch.get().path)
+
+    def recorded(self, name: str, /, *, key: Key) -> bool:
+        """Tell whether the step of this name and key, in this branch, has ended in the log: well or for good.
+
+        It is for code that decides which step to start next, and should take up what is recorded before it
+        starts anything new. What the agent does may not depend on it otherwise: a step that is not recorded
+        now is recorded on a resume.
+        """
+        step = step_id(current_branch.get().path, step_component(name, key=key))
+        tries = self._journal.state.failed.get(step, [])
+        return step in self._journal.state.completed or (bool(tries) and tries[-1].final)
 
     def progress(self, *, total: int) -> None:
         """Say how many steps the run will have, so that people see `3/10`. Recorded with the next step."""
