@@ -17,6 +17,7 @@
     ├── CannotStart         tell the user what is wrong with the image or its inputs
     ├── AgentStuck          end the process; the agent's code does not let go of a step
     ├── RunHalted           end the process; why the run cannot go on is recorded already
+    ├── RunRestarts         end the process; the next one begins the agent's code anew
     └── AgentError          raised into the author's code, or by it
         ├── StepFailed          a step used up its attempts
         ├── NotStorable         a value has no lossless form; says where in the value
@@ -26,6 +27,7 @@
         │   └── Expired             nobody answered in time
         ├── TooFewInputs        a phase has less than it can begin with
         ├── RequirementNotMet   what a step requires is not there, so it was not tried
+        ├── ArgumentsInvalid    arguments from a model do not fit the tool; says which and why
         ├── Permanent           raised by a step: do not try again
         └── NotApplied          raised by a tool: it certainly did not happen
 
@@ -40,6 +42,7 @@ from typing import Any
 __all__ = [
     "AgentError",
     "AgentStuck",
+    "ArgumentsInvalid",
     "CannotStart",
     "Corrupt",
     "Damaged",
@@ -60,6 +63,7 @@ __all__ = [
     "RolledBack",
     "RunDeleted",
     "RunHalted",
+    "RunRestarts",
     "StepFailed",
     "StoreNotIsolated",
     "StoreOwnedElsewhere",
@@ -233,8 +237,16 @@ class RunHalted(MilepostError):
         self.message = message
 
 
+class RunRestarts(MilepostError):
+    """A person has decided that the run begins anew, with what is recorded as given facts."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} begins anew, with what is recorded as given facts")
+        self.run_id = run_id
+
+
 class AgentStuck(MilepostError):
-    """The agent's code is at work on a step that should have ended, and cannot be stopped but with the process."""
+    """The agent's code does not let go of a step that should have ended; only the process's end stops it."""
 
 
 class AgentError(MilepostError):
@@ -328,3 +340,16 @@ class TooFewInputs(AgentError):
 
 class RequirementNotMet(AgentError):
     """What a step requires is not there, so its function was not called."""
+
+
+class ArgumentsInvalid(AgentError):
+    """Arguments that a model gave do not fit the tool. The message is fit to be handed back to the model.
+
+    `faults` are all of them: the path of the argument, and what is wrong with it.
+    """
+
+    def __init__(self, tool: str, faults: Sequence[tuple[str, str]]) -> None:
+        listed = "; ".join(f"{path}: {why}" if path else why for path, why in faults)
+        super().__init__(f"the arguments do not fit tool {tool}: {listed}")
+        self.tool = tool
+        self.faults = tuple(faults)

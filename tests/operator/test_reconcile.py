@@ -101,6 +101,7 @@ async def test_an_evicted_pod_is_followed_by_one_that_knows_why(world: World) ->
         "fault": "disruption",
         "exit_code": 80,
         "message": "",
+        "proved": True,
     }
     assert (world.status["attempt"], world.status["disruptions"]) == (2, {"Evicted": 1})
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,14 +14,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from milepost.agent.branch import Branch, current_branch
-from milepost.agent.journal import Journal
+from milepost.agent.journal import Journal, Rules
 from milepost.agent.run import Run
 from milepost.api.names import StoreKeys
 from milepost.api.resource import RunSpec
@@ -76,14 +77,16 @@ class RunInMemory:
     store: FaultyStore = field(default_factory=FaultyStore)
     step_attempts: int = 3
     every_steps: int = 1
+    granularity: str = "step"
     deadline: float = 5.0
+    rules: Rules = field(default_factory=Rules)
     keys: StoreKeys = KEYS
     attempt: int = 0
     journals: list[Journal] = field(default_factory=list)
     lost: list[Exception] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        started = a_start(step_attempts=self.step_attempts)
+        started = a_start(step_attempts=self.step_attempts, granularity=self.granularity)
         head = first_head(
             self.keys,
             name=started.name,
@@ -114,9 +117,12 @@ class RunInMemory:
             on_lost=self._lost,
             every_steps=self.every_steps,
         )
-        journal = Journal(self.store, committer, clock=now, entropy=os.urandom, patience=patience)
+        journal = Journal(
+            self.store, committer, clock=now, entropy=os.urandom, patience=patience, rules=self.rules
+        )
+        await journal.begin()
         self.journals.append(journal)
-        current_branch.set(Branch())
+        current_branch.set(Branch(now=NOON, main=asyncio.current_task()))
         return await code(Run(journal))
 
     def _lost(self, error: Exception) -> NoReturn:
@@ -177,18 +183,27 @@ class RunOnDisk:
         }
         return self
 
-    def begin(self, entrypoint: str, *, version: str = "", every_steps: int = 1, **inputs: Any) -> RunOnDisk:
-        """Write record 1, as the operator does."""
+    def begin(
+        self,
+        entrypoint: str,
+        *,
+        version: str = "",
+        every_steps: int = 1,
+        spec: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> RunOnDisk:
+        """Write record 1, as the operator does. `spec` is more of the manifest."""
         self._where["MILEPOST_AGENT_VERSION"] = version
-        spec = RunSpec.model_validate(
+        whole = RunSpec.model_validate(
             {
                 "agent": {"image": "agent:1", "entrypoint": entrypoint, "version": version},
                 "inputs": inputs,
                 "checkpoint": {"everySteps": every_steps},
+                **(spec or {}),
             }
         )
         run_id = Runs(self.store, now, os.urandom).start(
-            NewRun("team", "triage", "uid-1", "cluster-1", spec, "spec-1")
+            NewRun("team", "triage", "uid-1", "cluster-1", whole, "spec-1")
         )
         self.keys = StoreKeys("team", run_id)
         return self

@@ -207,6 +207,8 @@ def _env(run: AgentRun, run_id: str, create: CreatePod, store: StoreAccess) -> l
         "MILEPOST_PREVIOUS_END": _previous_end(create.previous_end),
         "MILEPOST_ANCHOR": _anchor(run, run_id),
     }
+    if limits := run.spec.limits.model_dump_json(by_alias=True, exclude_none=True).removeprefix("{}"):
+        values["MILEPOST_LIMITS"] = limits
     if store.secret:
         values["MILEPOST_CREDENTIALS"] = _STORE_PATH
     fields = {
@@ -230,6 +232,8 @@ def _previous_end(end: End | None) -> str:
         "fault": end.fault.value,
         "exit_code": end.exit_code,
         "message": end.message[:1024],
+        # The exit code is the container's, which is known once nothing of it is at work any more.
+        "proved": end.exit_code is not None,
     }
     return json.dumps(said, separators=(",", ":"))
 

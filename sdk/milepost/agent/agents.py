@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
 from milepost.agent.run import Run
+from milepost.agent.steps import Retry
 from milepost.agent.tools import Tool
 from milepost.errors import CannotStart
 
@@ -18,6 +20,9 @@ __all__ = ["Agent", "agent"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MEMORY_EVERY: Final = 10
+"""Steps between two copies of the agent's memory, where the author does not say."""
 
 MAX_SHOWN: Final = 200
 """Characters of a wrong input that a message quotes."""
@@ -33,15 +38,23 @@ class Agent(Generic[P, T]):
         fn: Callable[Concatenate[Run, P], Awaitable[T]],
         *,
         version: str,
-        name: str | None,
-        tools: Sequence[Tool[..., Any]],
+        name: str | None = None,
+        resumes: Sequence[str] = (),
+        tools: Sequence[Tool[..., Any]] = (),
+        environment: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+        memory_every: int = MEMORY_EVERY,
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"an agent is an async function; {fn!r} is not")
         self.fn = fn
         self.name = name or fn.__name__
         self.version = version
+        self.resumes = tuple(resumes)
         self.tools = tuple(tools)
+        self.environment = {str(key): str(value) for key, value in (environment or {}).items()}
+        self.retry = retry or Retry()
+        self.memory_every = memory_every
         self.__doc__ = fn.__doc__
 
     def arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -93,11 +106,34 @@ def _validated(name: str, value: Any, declared: Any) -> Any:
 
 
 def agent(
-    *, version: str, name: str | None = None, tools: Sequence[Tool[..., Any]] = ()
+    *,
+    version: str,
+    name: str | None = None,
+    resumes: Sequence[str] = (),
+    tools: Sequence[Tool[..., Any]] = (),
+    environment: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+    memory_every: int = MEMORY_EVERY,
 ) -> Callable[[Callable[Concatenate[Run, P], Awaitable[T]]], Agent[P, T]]:
     """Declare an async function of a `Run` and keyword inputs as an agent.
 
     `version` is the author's: change it when a run that is under way should not simply go on with the new
-    code. Raises TypeError where the function is not async.
+    code; `resumes` names the older versions that this one goes on from all the same. `tools` are those that
+    runs depend on, and `environment` what else does, by name, a model's for instance: a resume that finds
+    another one halts and asks. `retry` is the policy of steps that have none of their own. The agent's memory
+    is copied to the store each `memory_every` steps.
+
+    Raises TypeError where the function is not async, ValueError where two tools have one name.
     """
-    return lambda fn: Agent(fn, version=version, name=name, tools=tools)
+    if twice := sorted(name for name, count in Counter(each.name for each in tools).items() if count > 1):
+        raise ValueError(f"two tools are named {twice[0]!r}, by which records tell them apart")
+    return lambda fn: Agent(
+        fn,
+        version=version,
+        name=name,
+        resumes=resumes,
+        tools=tools,
+        environment=environment,
+        retry=retry,
+        memory_every=memory_every,
+    )

@@ -63,7 +63,7 @@ class Branch:
         key was given to a step of this name before.
         """
         number = self._number(name, name) if key is None else 1
-        place_id = self._take(step_component(name, key=key, number=number), f"step {name}")
+        place_id = self._take(step_component(name, key=key, number=number), "step")
         self._ordinal += 1
         return StepPlace(
             id=place_id,
@@ -79,7 +79,7 @@ class Branch:
     def gate(self, name: str, key: str | int | None) -> StepPlace:
         """Take the place of the next gate of this name. Raises as `place` does."""
         number = self._number(f"@{name}", name) if key is None else 1
-        place_id = self._take(gate_component(step_component(name, key=key, number=number)), f"gate {name}")
+        place_id = self._take(gate_component(step_component(name, key=key, number=number)), "gate")
         return StepPlace(
             id=place_id,
             branch=self.path,
@@ -136,8 +136,8 @@ class Branch:
         place_id = step_id(self.path, component)
         if place_id in self._taken:
             raise Misuse(
-                f"{what.partition(' ')[0]} {place_id} is started twice; a key stands for one of its branch, so "
-                "the second would be given the result of the first: give each its own key"
+                f"{what} {place_id} is started twice; a key stands for one {what} of its branch, so the "
+                "second would be given the result of the first: give each its own key"
             )
         self._taken.add(place_id)
         return place_id

@@ -1,4 +1,4 @@
-"""Phases: named groups of steps, recorded together if asked, and what they do with inputs that are missing."""
+"""Phases: named groups of steps, recorded together if asked, which can do with some inputs missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Group(Generic[K, T]):
                 self.inputs[key] = value
         self._journal = journal
         self._need = len(inputs) if at_least is None else at_least
-        self._together = (granularity or journal.rules.granularity) == "phase"
+        self._together = (granularity or journal.granularity) == "phase"
         branch = current_branch.get()
         self._id = step_id(branch.path, step_component(name, number=branch.group_number(name)))
         self._token: Token[str] | None = None
@@ -65,4 +65,4 @@ class Group(Generic[K, T]):
     ) -> None:
         assert self._token is not None, "what is left was entered"
         current_group.reset(self._token)
-        await self._journal.close_group(self._id)
+        await self._journal.close_group(self._id, whole=error is None)

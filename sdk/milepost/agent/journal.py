@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from milepost.agent.ahead import Ahead
 from milepost.agent.memory import Memory
@@ -36,6 +36,8 @@ from milepost.checkpoint.records import (
     Noted,
     Planned,
     Remembered,
+    Resumed,
+    Started,
     StepCompleted,
     StepPlace,
     StepSkipped,
@@ -44,9 +46,9 @@ from milepost.checkpoint.records import (
 )
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import AgentStuck, Damaged, FormatTooNew, MilepostError, RunHalted
+from milepost.errors import AgentStuck, Damaged, FormatTooNew, MilepostError, RunHalted, RunRestarts
 
-__all__ = ["LINGER", "MAX_INLINE_INPUT", "Granularity", "Journal", "Rules"]
+__all__ = ["LINGER", "MAX_INLINE_INPUT", "Journal", "Rules"]
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -60,8 +62,6 @@ LINGER: Final = 0.005
 HALT_PATIENCE: Final = 30.0
 """Seconds that steps in flight have to end when the run halts."""
 
-Granularity: TypeAlias = Literal["tool-call", "step", "phase"]
-
 _BLOBS_AT_ONCE: Final = 4
 
 _counted: ContextVar[bool] = ContextVar("milepost_counted", default=False)
@@ -71,14 +71,12 @@ _log: Final = logging.getLogger("milepost.run")
 
 @dataclass(frozen=True)
 class Rules:
-    """What governs a run beside its code, today. None: no limit.
+    """What governs a run today, beside its code and what it began with. None: no limit.
 
     `cost_nano_usd` is in billionths of a US dollar. `memory_every` is how many steps are recorded between two
     copies of the agent's memory. `same_code` says that the code is the one that wrote what is recorded.
     """
 
-    step_attempts: int = 3
-    granularity: Granularity = "step"
     steps: int | None = None
     tokens: int | None = None
     cost_nano_usd: int | None = None
@@ -98,6 +96,7 @@ class Journal:
         entropy: Entropy,
         patience: Patience,
         rules: Rules = Rules(),
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._values = values.Values(store, committer.head.keys, patience)
@@ -116,23 +115,27 @@ class Journal:
         self._planned = self.state.totals.steps_total
         self._tasks: Mapping[str, tuple[str, ...]] = {}
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
-        self._ahead = Ahead(self.state)
+        self._ahead = Ahead(State())
         self._together: set[str] = set()
         self._in_groups: Counter[str] = Counter()
         self._since_memory = 0
         self._taken_facts: set[str] = set()
         self._facts: dict[str, list[str]] = {}
-        for step in sorted(self.state.facts, key=lambda step: self.state.facts[step].seq):
-            self._facts.setdefault(step.rpartition("/")[2].partition("#")[0], []).append(step)
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.memory = Memory()
         self.rules = rules
         self.clock = clock
         self.entropy = entropy
+        self.monotonic = patience.monotonic
+        self.pause = pause
+        self.began = patience.monotonic()
 
     async def begin(self) -> None:
-        """Read what the agent's code needs before its first line: its memory, after a restart."""
+        """Make ready for the first line of the agent's code, once nothing can change how the run goes on."""
+        self._ahead = Ahead(self.state)
+        for step in sorted(self.state.facts, key=lambda step: self.state.facts[step].seq):
+            self._facts.setdefault(step.rpartition("/")[2].partition("#")[0], []).append(step)
         seq = self.state.memory_at_restart
         if seq:
             copied = await self._event(seq, Remembered, lambda _: True)
@@ -147,6 +150,30 @@ class Journal:
     def run_id(self) -> str:
         """The run's id."""
         return self._committer.head.run_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this process among those of the run."""
+        return self._committer.head.attempt
+
+    def surely_ended(self, attempt: int) -> bool:
+        """Tell whether nothing that an attempt had begun before can be at work any more."""
+        # What this process began before is awaited before anybody asks.
+        return attempt == self.attempt or attempt in self.state.proved_ends
+
+    @property
+    def step_attempts(self) -> int:
+        """How often a step is tried where its code does not say."""
+        return self._started().step_attempts
+
+    @property
+    def granularity(self) -> str:
+        """What is recorded at once where the code does not say: tool-call, step or phase."""
+        return self._started().granularity
+
+    def _started(self) -> Started:
+        assert self.state.started is not None, "record 1 is `started`"
+        return self.state.started
 
     @property
     def key_root(self) -> str:
@@ -236,10 +263,12 @@ class Journal:
         if group not in self.state.degraded:
             self._noted.append(Degraded(group=group, missing=tuple(missing), have=have, need=need))
 
-    async def close_group(self, group: str) -> None:
-        """Return once all of a phase is durable. `steps` in its record counts those of this process too."""
+    async def close_group(self, group: str, *, whole: bool) -> None:
+        """Return once all of a phase is durable. One that was left by an error is not `whole`, nor closed."""
         self._together.discard(group)
-        if group not in self.state.closed_groups:
+        if not whole:
+            await self.settle()
+        elif group not in self.state.closed_groups:
             await self.may_start()
             await self.commit(GroupClosed(group=group, steps=self._in_groups[group]))
 
@@ -256,15 +285,28 @@ class Journal:
         self._since_memory, self.memory.changed = 0, False
         return Remembered(memory=await self.keep(self.memory.encoded(), most=-1))
 
+    async def is_decided(self, place: str, about: codec.JSON) -> bool:
+        """Tell whether a person has decided about this, so that `ask` returns."""
+        gate = self.gate_id(GateType.HALT, place, codec.digest(about))
+        return gate in self.state.decisions or await self.answer(gate) is not None
+
     async def ask(
-        self, reason: str, message: str, *, place: str, about: codec.JSON, options: Sequence[AnswerType]
+        self,
+        reason: str,
+        message: str,
+        *,
+        place: str,
+        about: codec.JSON,
+        options: Sequence[AnswerType],
+        answer_schema: Any = None,
     ) -> Decided:
         """Return what a person has decided about this; while nobody has, halt the run and do not return.
 
-        `about` is what is in question: a decision about anything else is none about this.
+        `about` is what is in question: a decision about anything else is none about this. Where the answer is
+        more than its type, `answer_schema` is what it has to fit.
         """
         digest = codec.digest(about)
-        gate = gate_id(GateType.HALT, place, digest)
+        gate = self.gate_id(GateType.HALT, place, digest)
         if gate in self.state.decisions:
             return await self.decision(gate)
         answer = await self.answer(gate)
@@ -276,6 +318,7 @@ class Journal:
                 name=reason,
                 request=await self.keep(about),
                 request_digest=digest,
+                answer_schema=answer_schema,
                 since=self.clock().isoformat(),
                 options=tuple(options),
             )
@@ -283,6 +326,16 @@ class Journal:
         decided = await self.decided(answer, place)
         await self.commit(decided)
         return decided
+
+    def gate_id(self, type_: GateType, place: str, request_digest: str = "") -> str:
+        """Return the id of a gate of this execution. An event's has one of its own, see `event_gate_id`."""
+        return gate_id(type_, place, request_digest, self.state.executions)
+
+    async def restart(self, gate: str) -> NoReturn:
+        """Let the run begin anew, with what is recorded as given facts, as was decided at this gate."""
+        self.stop()
+        await self._committer.commit(Resumed(strategy="RestartWithContext", gate=gate))
+        self._committer.lose(RunRestarts(self.run_id))
 
     async def decision(self, gate: str) -> Decided:
         """Return the record of how a gate was passed."""
@@ -363,6 +416,10 @@ class Journal:
                 f"{error}; it was recorded under a type that this code does not declare any more",
             )
 
+    async def raw(self, value: Value, *, path: str) -> codec.JSON:
+        """Return a recorded value as the JSON that it is recorded as."""
+        return await self._encoded(value, path)
+
     async def _encoded(self, value: Value, path: str) -> Any:
         if value.blob:
             return await self._from_store(partial(self._values.read, value, of=path))
@@ -412,8 +469,8 @@ class Journal:
                 scale = 1e9 if name == "costUSD" else 1
                 await self.halt(
                     "LimitReached",
-                    f"spec.limits.{name} is {limit / scale:g} and {used / scale:g} are used; what is recorded "
-                    "is kept, and with a higher limit the run goes on",
+                    f"spec.limits.{name} is {limit / scale:g} and {used / scale:g} are used; what is "
+                    "recorded is kept, and with a higher limit the run goes on",
                 )
 
     @contextmanager

@@ -40,10 +40,11 @@ Key = str | int
 class Run:
     """One run of an agent, handed to it as its first argument."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, retry: Retry | None = None) -> None:
         started = journal.state.started
         assert started is not None, "record 1 is `started`"
         self._journal = journal
+        self._retry = retry or Retry()
         self.log: LoggerAdapter[Any] = replaying_log(self)
         self.started_version = journal.state.began_with
         self.id = journal.run_id
@@ -129,7 +130,7 @@ class Run:
             raise Misuse(f"step {name!r} needs a function and its arguments, not {fn!r}; do not call it")
         options = Options(
             inputs=inputs,
-            retry=retry or Retry(),
+            retry=retry or self._retry,
             attempts=attempts,
             timeout=timeout,
             requires=requires,

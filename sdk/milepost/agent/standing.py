@@ -24,8 +24,8 @@ MAX_SHOWN: Final = 300
 """Characters of an input that a diff shows."""
 
 _CAUSES: Final = (
-    "the usual causes are the time, chance, the environment, a file or a service read outside of a step; what "
-    "the code branches on has to go through run.now(), run.random() or a step"
+    "the usual causes are the time, chance, the environment, a file or a service read outside of a step; "
+    "what the code branches on has to go through run.now(), run.random() or a step"
 )
 
 
@@ -42,18 +42,19 @@ async def check_order(
         before = recorded.step.after
         if before is None or before == place.after:
             return
-        what = f"step {place.id} follows {_named(place.after)} now, and followed {_named(before)} when it was recorded"
+        was = f"followed {_named(before)} when it was recorded"
+        what = f"step {place.id} follows {_named(place.after)} now, and {was}"
     else:
         other = journal.recorded_after(place)
         if not other or other == place.id:
             return
-        what = f"after {_named(place.after)} the code comes to step {place.id}, and the log has step {other} there"
+        here = _named(place.after)
+        what = f"after {here} the code comes to step {place.id}, and the log has step {other} there"
     if not journal.rules.same_code:
         journal.note("Diverged", f"{what}; the code is another one than the one that recorded it")
         return
     message = f"{what}, by the same code: {_CAUSES}"
-    options = (AnswerType.ACCEPT, AnswerType.RESTART_WITH_CONTEXT)
-    await journal.ask("Diverged", message, place=place.id, about={"what": what}, options=options)
+    await _ask(journal, "Diverged", message, place.id, {"what": what})
 
 
 def _named(step: str) -> str:
@@ -120,10 +121,17 @@ async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[
     if before == now:
         return
     step = recorded.step.id
-    message = f"step {step} has other inputs than those that its result is recorded for: {_diff(recorded.inputs, today)}"
+    diff = _diff(recorded.inputs, today)
+    message = f"step {step} has other inputs than those that its result is recorded for: {diff}"
+    await _ask(journal, "InputsChanged", message, step, {"step": step, "recorded": before, "now": now})
+
+
+async def _ask(journal: Journal, reason: str, message: str, place: str, about: codec.JSON) -> None:
+    """Return if what is recorded is accepted as it is; else the run halts, or begins anew."""
     options = (AnswerType.ACCEPT, AnswerType.RESTART_WITH_CONTEXT)
-    about: codec.JSON = {"step": step, "recorded": before, "now": now}
-    await journal.ask("InputsChanged", message, place=step, about=about, options=options)
+    decided = await journal.ask(reason, message, place=place, about=about, options=options)
+    if decided.type is AnswerType.RESTART_WITH_CONTEXT:
+        await journal.restart(decided.gate)
 
 
 def _diff(before: tuple[Input, ...], now: tuple[Input, ...]) -> str:

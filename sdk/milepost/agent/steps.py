@@ -202,7 +202,7 @@ class Step:
             attempt += 1
 
     def _limit(self) -> int:
-        given = (self.options.attempts, self.options.retry.attempts, self.journal.rules.step_attempts)
+        given = (self.options.attempts, self.options.retry.attempts, self.journal.step_attempts)
         limit = next(limit for limit in given if limit is not None)
         return 1 if self.tool is not None and self.tool.effect == "irreversible" else limit
 
@@ -236,7 +236,7 @@ class Step:
             await gates.approve_call(self.journal, self.branch, self.place, self.fn, self.arguments)
 
     async def _try(self, number: int, inputs: tuple[Input, ...]) -> Any:
-        each_call = (self.options.granularity or self.journal.rules.granularity) == "tool-call"
+        each_call = (self.options.granularity or self.journal.granularity) == "tool-call"
         attempt = Attempt(self.journal, self.place.id, number, each_call=each_call)
         began = self.journal.clock().isoformat()
         declared = self._declared()
@@ -294,7 +294,8 @@ class Step:
         """Return once nothing of the try is at work any more. A thread that does not end ends the process."""
         if not await attempt.ended(within=_WAIT_OUT):
             self.journal.abandon(
-                f"step {self.place.id} was to end, and its thread did not within another {_WAIT_OUT:g} s; give what it calls a timeout of its own, or make it async"
+                f"step {self.place.id} was to end, and its thread has not within another {_WAIT_OUT:g} s; "
+                "give what it calls a timeout of its own, or make it async"
             )
 
     async def _stopped(self, attempt: Attempt, failure: StepFailure) -> None:

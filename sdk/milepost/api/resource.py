@@ -21,13 +21,18 @@ __all__ = [
     "CheckpointStatus",
     "Condition",
     "DeletionPolicy",
+    "Granularity",
+    "LimitsSpec",
+    "OnEnvironmentChange",
     "Phase",
     "PodSpec",
     "PodStatus",
+    "ResumeSpec",
     "RetrySpec",
     "RunSpec",
     "RunStatus",
     "StoreSpec",
+    "Strategy",
 ]
 
 MAX_RESULT_BYTES: Final = 4096
@@ -120,6 +125,19 @@ class StoreSpec(Model):
     name: Annotated[Label, Field(description="Name of a store in the operator's stores file.")] = "default"
 
 
+class Granularity(StrEnum):
+    """What is recorded at once."""
+
+    TOOL_CALL = "ToolCall"
+    STEP = "Step"
+    PHASE = "Phase"
+
+    @property
+    def in_code(self) -> str:
+        """How agents and the command line write it."""
+        return {"ToolCall": "tool-call", "Step": "step", "Phase": "phase"}[self.value]
+
+
 class CheckpointSpec(Model):
     """How the run is recorded."""
 
@@ -131,6 +149,55 @@ class CheckpointSpec(Model):
             description="Record finished steps this many at a time; a lost pod loses one less than that.",
         ),
     ] = 1
+
+    granularity: Annotated[
+        Granularity,
+        Field(description="What is recorded at once where the agent's code does not say."),
+    ] = Granularity.STEP
+
+
+class Strategy(StrEnum):
+    """How a run goes on after its pod was lost."""
+
+    EXACT = "Exact"
+    REVALIDATE = "Revalidate"
+    RESTART_WITH_CONTEXT = "RestartWithContext"
+
+
+class OnEnvironmentChange(StrEnum):
+    """What to do where a resume finds another environment that matters."""
+
+    HALT = "Halt"
+    ACCEPT = "Accept"
+    REVALIDATE = "Revalidate"
+    RESTART_WITH_CONTEXT = "RestartWithContext"
+
+
+class ResumeSpec(Model):
+    """How the run goes on after its pod was lost."""
+
+    strategy: Annotated[
+        Strategy,
+        Field(
+            description="Exact: at the first open step. Revalidate: recorded results are checked again by "
+            "the agent's own checks. RestartWithContext: anew, with what is recorded as given facts."
+        ),
+    ] = Strategy.EXACT
+    on_environment_change: Annotated[
+        OnEnvironmentChange,
+        Field(description="Where the agent's version, its tools or what it declares have changed."),
+    ] = OnEnvironmentChange.HALT
+
+
+class LimitsSpec(Model):
+    """What the run may use up, counted over all of its pods. A run that reaches a limit halts."""
+
+    steps: Annotated[int, Field(ge=1, le=10**9, description="Finished steps.")] | None = None
+    tokens: Annotated[int, Field(ge=1, le=10**15, description="Tokens of models, in and out.")] | None = None
+    cost_usd: Annotated[
+        float | None,
+        Field(alias="costUSD", ge=0, le=10**9, description="Cost of models, in US dollars."),
+    ] = None
 
 
 class DeletionPolicy(StrEnum):
@@ -303,6 +370,8 @@ class RunSpec(Model):
     ] = ""
     store: StoreSpec = Field(default_factory=StoreSpec)
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    resume: ResumeSpec = Field(default_factory=ResumeSpec)
+    limits: LimitsSpec = Field(default_factory=LimitsSpec)
     retry: RetrySpec = Field(default_factory=RetrySpec)
     deletion_policy: Annotated[
         DeletionPolicy,

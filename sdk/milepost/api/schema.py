@@ -136,6 +136,8 @@ class _Walk:
                 return {"type": "string"} | ({"enum": node.pop("enum")} if "enum" in node else {})
             case "integer":
                 return {"type": "integer", "format": "int64"}
+            case "number":
+                return {"type": "number", "format": "double"}
             case "boolean":
                 return {"type": "boolean"}
             case None if node.pop("x-kubernetes-int-or-string", False):

@@ -78,6 +78,14 @@ def _immutable(field: str, instead: str) -> Rule:
     return Rule("self == oldSelf", f"{field} is immutable; {instead}")
 
 
+def _only_upwards(path: str, field: str) -> Rule:
+    return Rule(
+        f"!has(self.{field}) || !has(oldSelf.{field}) || self.{field} >= oldSelf.{field}",
+        f"{path}.{field} can only be raised, or taken out; {_IN_THE_SAME_RUN}",
+        field=f".{field}",
+    )
+
+
 def _exactly_one(*fields: str) -> Rule:
     present = ", ".join(f"has(self.{field})" for field in fields)
     return Rule(f"[{present}].filter(x, x).size() == 1", f"give exactly one of {', '.join(fields)}")
@@ -106,6 +114,8 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "spec.rerun": (_immutable("spec.rerun", _ANEW),),
     "spec.store": (_immutable("spec.store", _IN_ANOTHER_RUN),),
     "spec.checkpoint": (_immutable("spec.checkpoint", _IN_ANOTHER_RUN),),
+    "spec.resume": (_immutable("spec.resume", _IN_THE_SAME_RUN),),
+    "spec.limits": tuple(_only_upwards("spec.limits", limit) for limit in ("steps", "tokens", "costUSD")),
     "spec.retry": (_immutable("spec.retry", _IN_THE_SAME_RUN),),
     "spec.cancel": (Rule("self || !oldSelf", f"spec.cancel cannot be taken back; {_ANEW}"),),
     "spec.pod": (

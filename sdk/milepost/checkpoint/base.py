@@ -45,6 +45,7 @@ _LATER: Final[Mapping[str, type]] = {
     "decisions": dict,
     "generations": dict,
     "withdrawn": dict,
+    "executions": int,
     "revalidate": int,
     "environment": dict,
     "memory": int,
@@ -52,7 +53,7 @@ _LATER: Final[Mapping[str, type]] = {
     "degraded": dict,
     "began_with": str,
 }
-_SETS: Final = ("revalidated", "proved_ends", "closed_groups", "adopted")
+_SETS: Final = ("revalidated", "proved_ends", "closed_groups", "adopted", "codes")
 
 
 @dataclass(frozen=True)

@@ -191,14 +191,15 @@ class State:
     `once` are the irreversible calls, by their key, which stand whatever becomes of their step.
 
     `gates` are open, by id; `decisions` are the records of those that were passed. `facts` are the completed
-    steps of the execution before a restart. `generations` counts how often what a step did was declared to
-    stand no more; `withdrawn` says in which record a step was withdrawn the last time. `revalidate` is the
-    record since which recorded results are to be checked again, in branches but those in `revalidated`.
-    `environment` is what resumes are compared with. `memory` is the record that has the agent's memory,
-    `memory_at_restart` the one that had it when the execution began anew.
-    `closed_groups` are the phases that are over, `degraded` names what was missing for those that had less.
-    `adopted` are the facts that are steps of this execution again, `began_with` is the agent's version that
-    began it.
+    steps of the executions before a restart, of which there were `executions`. `generations` counts how often
+    what a step did was declared to stand no more; `withdrawn` says in which record a step was withdrawn the
+    last time. `revalidate` is the record since which recorded results are to be checked again, in branches
+    but those in `revalidated`. `environment` is what resumes are compared with, `proved_ends` are the
+    attempts of which nothing is at work any more. `memory` is the record that has the agent's memory,
+    `memory_at_restart` the one that had it when the execution began anew. `closed_groups` are the phases that
+    are over, `degraded` names what was missing for those that had less. `adopted` are the facts that are
+    steps of this execution again, `began_with` is the agent's version that began it, `codes` are the digests
+    of the code that has worked on it.
     """
 
     seq: int = 0
@@ -218,6 +219,7 @@ class State:
     facts: dict[str, Place] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     withdrawn: dict[str, int] = field(default_factory=dict)
+    executions: int = 0
     revalidate: int = 0
     revalidated: set[str] = field(default_factory=set)
     environment: dict[str, str] | None = None
@@ -227,6 +229,7 @@ class State:
     closed_groups: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
     began_with: str = ""
+    codes: set[str] = field(default_factory=set)
     degraded: dict[str, list[str]] = field(default_factory=dict)
     steps_by_result: dict[str, str] = field(default_factory=dict)
     outcome: Finished | Halted | None = None
@@ -326,6 +329,11 @@ class State:
         if event.writer == OPERATOR:
             return
         self.outcome = None
+        if not event.agent_version:
+            # It has not found the agent, and so says nothing of it.
+            return
+        if event.code_digest:
+            self.codes.add(event.code_digest)
         if self.environment is None:
             self.environment = environment_of(event)
             self.began_with = event.agent_version
@@ -345,21 +353,21 @@ class State:
     def _resume(self, event: Resumed, seq: int) -> None:
         if event.environment:
             self.environment = dict(event.environment)
-        if event.gate:
-            self.decisions[event.gate] = seq
         if event.strategy == "Revalidate":
             self.revalidate, self.revalidated = seq, set()
         if event.strategy == "RestartWithContext":
             for step in self.completed:
                 self.generations[step] = self.generations.get(step, 0) + 1
+            self.executions += 1
             self.facts |= self.completed
             self.memory_at_restart = self.memory
             self.began_with = event.environment.get("agent version", self.began_with)
-            for of_execution in (self.completed, self.failed, self.calls, self.skipped):
+            for of_execution in (self.completed, self.failed, self.skipped, self.decisions):
                 of_execution.clear()
             self.withdrawn.clear()
             self.closed_groups.clear()
             self.adopted.clear()
+            self.codes = {code for code in (event.environment.get("code", ""),) if code}
             self.degraded.clear()
 
     def _check_off(self, branch: str) -> None:

@@ -135,9 +135,12 @@ def parse_gate(data: Any) -> GateAt:
     return gate._replace(type=GateType(gate.type))
 
 
-def gate_id(type_: GateType, place: str, request_digest: str = "") -> str:
-    """Return the id of a gate at a place of the agent's code that asks for this."""
-    return _id(type_, place, request_digest)
+def gate_id(type_: GateType, place: str, request_digest: str = "", execution: int = 0) -> str:
+    """Return the id of a gate at a place of the agent's code that asks for this.
+
+    `execution` is how often the run had begun anew: what was decided before that is no answer.
+    """
+    return _id(type_, place, request_digest, *([execution] if execution else []))
 
 
 def event_gate_id(name: str, key: str | None, number: int) -> str:

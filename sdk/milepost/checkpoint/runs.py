@@ -249,6 +249,7 @@ class Runs:
             inputs=new.spec.inputs,
             step_attempts=new.spec.retry.step_attempts,
             every_steps=new.spec.checkpoint.every_steps,
+            granularity=new.spec.checkpoint.granularity.in_code,
             configuration=_configuration(new.spec),
         )
         keys = StoreKeys(new.namespace, run_id)
@@ -331,7 +332,7 @@ def _configuration(spec: RunSpec) -> dict[str, Any]:
     The pod's part is left out: it may hold values that are nobody's business in a bucket.
     """
     given = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    elsewhere = ("goal", "inputs", "pod", "suspend", "cancel")
+    elsewhere = ("goal", "inputs", "pod", "suspend", "cancel", "limits")
     return {name: value for name, value in given.items() if name not in elsewhere}
 
 

@@ -27,6 +27,7 @@ from milepost.errors import (
     FormatTooNew,
     RunDeleted,
     RunHalted,
+    RunRestarts,
     StoreRefused,
     StoreUnavailable,
 )
@@ -95,6 +96,8 @@ def ending_of(error: Exception) -> Ending:
             return Ending(Exit.STORE_UNKNOWN, "StoreUnavailable", str(error))
         case StoreRefused(reason=reason) | CannotStart(reason=reason):
             return Ending(Exit.START_ERROR, reason, str(error))
+        case RunRestarts():
+            return Ending(Exit.RELEASED, "Restarting", str(error))
         case AgentStuck():
             return Ending(AGENTS_OWN, "AgentStuck", str(error))
         case RunHalted(reason=reason):

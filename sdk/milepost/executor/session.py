@@ -23,7 +23,7 @@ import structlog
 from milepost.agent.agents import Agent
 from milepost.agent.branch import Branch, current_branch
 from milepost.agent.failures import leaves, message_of, qualified
-from milepost.agent.journal import Journal
+from milepost.agent.journal import Journal, Rules
 from milepost.agent.run import Run
 from milepost.api.exits import Exit
 from milepost.api.resource import MAX_RESULT_BYTES, Phase
@@ -33,7 +33,7 @@ from milepost.checkpoint.answers import Purpose
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.committer import Committed, Committer
 from milepost.checkpoint.damage import explain
-from milepost.checkpoint.fold import State
+from milepost.checkpoint.fold import State, environment_of
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.isolation import Isolation, check_isolation
@@ -54,6 +54,7 @@ from milepost.executor.anchor import check_anchor
 from milepost.executor.ending import Ending, ending_of
 from milepost.executor.entrypoint import code_digest, find_agent
 from milepost.executor.logs import StoreTrouble, log_claim, log_commit
+from milepost.executor.resuming import resume
 from milepost.executor.settings import Settings
 from milepost.executor.stopping import StopSignal
 
@@ -207,6 +208,8 @@ class Session:
             agent_version=agent.version if agent else "",
             milepost_version=f"{version('milepost')} on Python {platform.python_version()}",
             tools={tool.name: tool.version for tool in agent.tools} if agent else {},
+            environment=agent.environment if agent else {},
+            policy=self.settings.policy.recorded(),
             previous_end=self.settings.previous_end,
         )
         return claiming.claim(
@@ -248,13 +251,29 @@ class Session:
             return
 
     async def _run_agent(self, agent: Agent[..., Any], committer: Committer) -> Ending:
+        taken = committer.head
+        limits = self.settings.limits
         journal = Journal(
-            self.store, committer, clock=self.clock, entropy=self.entropy, patience=self._patience
+            self.store,
+            committer,
+            clock=self.clock,
+            entropy=self.entropy,
+            patience=self._patience,
+            rules=Rules(
+                steps=limits.steps,
+                tokens=limits.tokens,
+                cost_nano_usd=None if limits.cost_usd is None else round(limits.cost_usd * 1e9),
+                memory_every=agent.memory_every,
+                same_code=_same_code(committer.state, agent),
+            ),
         )
+        claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)
+        await resume(journal, agent, self.settings.policy, environment_of(claimed))
         await journal.begin()
         if self._stop.asked.done():
             return RELEASED
-        current_branch.set(Branch())
+        began = committer.archive.record(taken, 1).at
+        current_branch.set(Branch(now=datetime.fromisoformat(began)))
         # Held on to beyond this call: a task that is collected is unwound.
         self._work = asyncio.create_task(self._finish(agent, journal), name="agent")
         await _first_of(self._work, self._stop.asked)
@@ -281,7 +300,7 @@ class Session:
         """
         current_branch.get().main = asyncio.current_task()
         try:
-            value = await agent.fn(Run(journal), **agent.arguments(journal.state.inputs()))
+            value = await agent.fn(Run(journal, retry=agent.retry), **agent.arguments(journal.state.inputs()))
             data, _ = codec.store(value, codec.declared_result(agent.fn), path="result")
         except (SystemExit, KeyboardInterrupt, GeneratorExit):
             raise
@@ -334,3 +353,7 @@ def _failure(error: BaseException) -> Ending:
         return Ending(Exit.COMMITTED, "ResultNotStorable", message)
     said = "; ".join(f"{qualified(each)}: {message_of(each)}" for each in inner[:3])
     return Ending(Exit.COMMITTED, "AgentRaised", said)
+
+
+def _same_code(state: State, agent: Agent[..., Any]) -> bool:
+    return state.codes == {code_digest(agent)}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from milepost.api.names import StoreKeys
+from milepost.api.resource import LimitsSpec
 from milepost.checkpoint.isolation import Isolation
 from milepost.checkpoint.records import PreviousEnd
 from milepost.errors import CannotStart, InvalidRun
 from milepost.executor.anchor import Anchor, parse_anchor
+from milepost.executor.environment import Policy
 
 __all__ = ["Settings", "read_settings"]
 
+M = TypeVar("M", bound=BaseModel)
 N = TypeVar("N", int, float)
 
 _BEYOND: Final = 10**9
@@ -40,6 +43,8 @@ class Settings:
     store_deadline: float
     termination_log: Path | None
     isolation: Isolation = Isolation.NONE
+    limits: LimitsSpec = field(default_factory=LimitsSpec)
+    policy: Policy = field(default_factory=Policy)
     anchor: Anchor | None = None
 
 
@@ -62,6 +67,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
         termination_log=Path(termination_log) if termination_log else None,
         isolation=_isolation(environment.get("MILEPOST_ISOLATION", "")),
+        limits=_json(environment, "MILEPOST_LIMITS", LimitsSpec),
+        policy=_json(environment, "MILEPOST_POLICY", Policy),
         anchor=_anchor(environment.get("MILEPOST_ANCHOR", "")),
     )
 
@@ -96,6 +103,15 @@ def _isolation(text: str) -> Isolation:
         return Isolation(text or Isolation.NONE)
     except ValueError as error:
         raise CannotStart("EnvironmentInvalid", f"MILEPOST_ISOLATION: {error}") from error
+
+
+def _json(environment: Mapping[str, str], name: str, kind: type[M]) -> M:
+    try:
+        return kind.model_validate_json(environment.get(name, "") or "{}")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CannotStart("EnvironmentInvalid", f"{name}: {where or 'the text'}: {first['msg']}") from error
 
 
 def _anchor(text: str) -> Anchor | None:

@@ -55,6 +55,8 @@ def environment_of(
         # One user with one set of keys: there is nobody to be kept apart.
         "MILEPOST_ISOLATION": "none",
         "MILEPOST_AGENT_VERSION": spec.agent.version,
+        "MILEPOST_LIMITS": spec.limits.model_dump_json(by_alias=True, exclude_none=True),
+        "MILEPOST_POLICY": environ.get("MILEPOST_POLICY", ""),
         "MILEPOST_GRACE_SECONDS": str(spec.pod.grace_period_seconds),
         "MILEPOST_PREVIOUS_END": json.dumps(seat.previous.model_dump()) if seat.previous else "",
     }

@@ -283,7 +283,9 @@ async def test_a_step_whose_inner_task_was_cancelled_has_failed_and_is_tried_aga
     assert run.events(StepFailure)[0].error.kind == "asyncio.exceptions.CancelledError"
 
 
-async def test_a_step_that_the_agent_gave_up_waiting_for_has_not_failed(run: RunInMemory) -> None:
+async def test_a_step_that_the_agent_stopped_is_on_record_and_stopped_again_on_a_resume(
+    run: RunInMemory,
+) -> None:
     async def forever() -> None:
         await asyncio.sleep(600)
 
@@ -296,4 +298,7 @@ async def test_a_step_that_the_agent_gave_up_waiting_for_has_not_failed(run: Run
         return "finished"
 
     assert await run.go_on(agent) == "else"
-    assert (run.events(StepFailure), list(run.state.completed)) == ([], ["instead"])
+    assert await run.go_on(agent) == "else"
+    (stopped,) = run.events(StepFailure)
+    assert (stopped.step.id, stopped.cancelled, stopped.final) == ("slow", True, True)
+    assert list(run.state.completed) == ["instead"]

@@ -167,6 +167,8 @@ async def test_a_record_says_which_step_it_is_which_try_and_when(run: RunInMemor
         "key": "k",
         "number": 1,
         "ordinal": 2,
+        "after": None,
+        "group": "",
     }
     assert (record.attempt, record.declared) == (1, "Any")
     assert record.started_at <= record.ended_at

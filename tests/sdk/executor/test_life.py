@@ -89,6 +89,7 @@ def test_each_claim_records_what_it_runs_on_and_how_the_pod_before_ended(run: Ru
         "fault": "disruption",
         "exit_code": None,
         "message": "node drained",
+        "proved": False,
     }
     ended = run.go_on(
         MILEPOST_IMAGE="agent@sha256:1",
@@ -112,6 +113,8 @@ def test_each_claim_records_what_it_runs_on_and_how_the_pod_before_ended(run: Ru
         "image": "agent@sha256:1",
         "agent_version": "1",
         "tools": {"send": "3"},
+        "environment": {},
+        "policy": {},
     }
     assert "Python 3" in claimed.milepost_version
     assert run.state.totals.ends == {"Evicted": 1}

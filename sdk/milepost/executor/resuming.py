@@ -1,0 +1,74 @@
+"""How a claimed run goes on: as it is, checked once more, or anew, and what halts it before its first step.
+
+Whatever is decided here is a record before the agent's code runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from milepost.agent.agents import Agent
+from milepost.agent.journal import Journal
+from milepost.api.resource import OnEnvironmentChange, ResumeSpec, Strategy
+from milepost.checkpoint import codec
+from milepost.checkpoint.gates import AnswerType
+from milepost.checkpoint.records import Resumed
+from milepost.executor.environment import Difference, Policy, breaches, differences, told
+
+__all__ = ["resume"]
+
+_PLACE: Final = "!environment"
+"""No step or gate of an agent's has this place."""
+
+_log: Final = logging.getLogger("milepost.resume")
+
+
+async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy, today: Mapping[str, str]) -> None:
+    """Return once the agent's code may run; where it may not the run halts, and this does not return.
+
+    `today` is the environment of this process, as its claim says it.
+    """
+    state = journal.state
+    before = state.environment or {}
+    if broken := breaches(policy, agent.tools, before):
+        await journal.halt("PolicyChanged", "; ".join(broken))
+    matter = []
+    for each in differences(before, today, resumes=agent.resumes):
+        if each.matters:
+            matter.append(each)
+        else:
+            _log.warning("environment-changed", extra={"what": str(each)})
+    assert state.started is not None, "record 1 is `started`"
+    spec = ResumeSpec.model_validate(state.started.configuration.get("resume", {}))
+    if matter:
+        strategy, gate = await _decided(journal, spec, matter)
+        await journal.commit(Resumed(strategy=strategy.value, environment=today, gate=gate))
+    elif state.completed and spec.strategy is not Strategy.EXACT and not _unsettled(journal, spec.strategy):
+        await journal.commit(Resumed(strategy=spec.strategy.value))
+
+
+async def _decided(journal: Journal, spec: ResumeSpec, matter: list[Difference]) -> tuple[Strategy, str]:
+    """Return how to go on in another environment, and the gate at which a person decided so, if one did."""
+    if spec.on_environment_change is not OnEnvironmentChange.HALT:
+        return _strategy(spec.on_environment_change.value), ""
+    message = f"what is recorded depends on another environment: {told(matter)}"
+    options = [AnswerType.ACCEPT, AnswerType.REVALIDATE]
+    if not _unsettled(journal, Strategy.RESTART_WITH_CONTEXT):
+        options.append(AnswerType.RESTART_WITH_CONTEXT)
+    about: codec.JSON = {each.name: [each.before, each.now] for each in matter}
+    answer = await journal.ask("EnvironmentChanged", message, place=_PLACE, about=about, options=options)
+    return _strategy(answer.type.value), answer.gate
+
+
+def _strategy(decided: str) -> Strategy:
+    return Strategy.EXACT if decided == AnswerType.ACCEPT else Strategy(decided)
+
+
+def _unsettled(journal: Journal, strategy: Strategy) -> bool:
+    """Tell whether a call may have had its effect and nobody knows: then the run cannot begin anew.
+
+    Its step has to be reached once more, where that is found out.
+    """
+    return strategy is Strategy.RESTART_WITH_CONTEXT and any(journal.state.intents.values())

@@ -1,0 +1,126 @@
+"""What an agent's code may branch on without a step: time and chance of the run, and its silent log."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from milepost import Run
+from tests.support.histories import NOON
+from tests.support.sessions import RunInMemory
+
+
+@pytest.fixture
+def run() -> RunInMemory:
+    return RunInMemory()
+
+
+class Lost(BaseException):
+    """The process is gone."""
+
+
+async def test_now_is_the_time_of_what_the_branch_has_consumed(run: RunInMemory) -> None:
+    async def agent(run: Run) -> list[datetime]:
+        times = [run.now()]
+        for name in ("a", "b"):
+            await run.step(name, lambda: None)
+            times.append(run.now())
+        return times
+
+    first = await run.go_on(agent)
+    assert first[0] == NOON
+    assert first == sorted(first)
+    assert first[1:] == [datetime.fromisoformat(run.step(name).ended_at) for name in ("a", "b")]
+    assert await run.go_on(agent) == first
+
+
+async def test_a_branch_has_its_own_time_and_the_agent_goes_on_from_the_latest(run: RunInMemory) -> None:
+    async def line(run: Run, count: int) -> datetime:
+        for _ in range(count):
+            await run.step("it", lambda: None)
+        return run.now()
+
+    async def agent(run: Run) -> tuple[list[datetime], datetime]:
+        times = await run.parallel([line(run, 0), line(run, 3)])
+        return times, run.now()
+
+    times, after = await run.go_on(agent)
+    assert times[0] == NOON
+    assert after == times[1]
+    assert await run.go_on(agent) == (times, after)
+
+
+async def test_chance_is_the_same_on_a_resume_and_another_for_each_name_call_and_branch(
+    run: RunInMemory,
+) -> None:
+    async def drawn(run: Run) -> float:
+        return run.random().random()
+
+    async def agent(run: Run) -> list[float]:
+        own = [run.random().random(), run.random().random(), run.random("other").random()]
+        return [*own, *await run.parallel([drawn(run), drawn(run)])]
+
+    first = await run.go_on(agent)
+    assert len(set(first)) == 5
+    assert await run.go_on(agent) == first
+
+
+async def test_another_run_has_other_chances() -> None:
+    async def agent(run: Run) -> float:
+        return run.random().random()
+
+    one, other = RunInMemory(), RunInMemory()
+    drawn = await one.go_on(agent)
+
+    async def elsewhere(run: Run) -> float:
+        run._journal._committer._at.head.__dict__["key_root"] = "b" * 20
+        return await agent(run)
+
+    assert await other.go_on(elsewhere) != drawn
+
+
+async def test_the_log_says_each_line_once(run: RunInMemory, caplog: pytest.LogCaptureFixture) -> None:
+    def agent(lost: bool) -> Any:  # noqa: FBT001  (one of two)
+        async def code(run: Run) -> list[bool]:
+            replaying = [run.replaying]
+            run.log.info("before a")
+            await run.step("a", lambda: None)
+            replaying.append(run.replaying)
+            run.log.info("after a", extra={"size": 3})
+            if lost:
+                raise Lost
+            await run.step("b", lambda: None)
+            replaying.append(run.replaying)
+            run.log.info("after b")
+            return replaying
+
+        return code
+
+    caplog.set_level(logging.INFO, "milepost.agent")
+    with pytest.raises(Lost):
+        await run.go_on(agent(lost=True))
+    assert await run.go_on(agent(lost=False)) == [True, False, False]
+    said = [record.getMessage() for record in caplog.records if record.name == "milepost.agent"]
+    # What follows the last recorded step may have been said before, and is said rather twice than never.
+    assert said == ["before a", "after a", "after a", "after b"]
+    assert vars(caplog.records[1])["size"] == 3
+
+
+async def test_a_branch_replays_on_its_own(run: RunInMemory) -> None:
+    def agent(last: str) -> Any:
+        async def line(run: Run, name: str) -> bool:
+            replaying = run.replaying
+            if name <= last:
+                await run.step("it", lambda: None)
+            return replaying
+
+        async def code(run: Run) -> dict[str, bool]:
+            return await run.parallel({name: line(run, name) for name in ("x", "y")}, limit=1)
+
+        return code
+
+    await run.go_on(agent("x"))
+    assert await run.go_on(agent("y")) == {"x": True, "y": False}

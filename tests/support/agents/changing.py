@@ -1,0 +1,76 @@
+"""An agent whose version, tools and environment are what the process's variables say, as images differ."""
+
+import os
+import signal
+from pathlib import Path
+
+from milepost import Call, Fact, Run, Tool, agent, tool
+
+VERSION = os.environ.get("AGENT_VERSION", "1")
+RESUMES = os.environ.get("AGENT_RESUMES", "").split()
+TOOLS = os.environ.get("AGENT_TOOLS", "search:1 send:1").split()
+MODEL = os.environ.get("AGENT_MODEL", "small")
+
+
+def note(world: str, line: str) -> str:
+    """Add a line to the world, and return it."""
+    with Path(world, "ran").open("a") as file:
+        file.write(line + "\n")
+    return line
+
+
+def _tool(name: str, version: str) -> Tool[..., str]:
+    async def made(call: Call, what: str) -> str:
+        return f"{call.key} {what}"
+
+    made.__name__ = name
+    return tool(effect="keyed", version=version)(made)
+
+
+def die_once(world: str, at: str) -> None:
+    """End the process hard the first time."""
+    mark = Path(world, f"died-{at}")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def still_there(result: str) -> bool:
+    """Tell whether the world says nothing against a result."""
+    return f"no-{result}" not in {each.name for each in Path(os.environ["AGENT_WORLD"]).iterdir()}  # noqa: ASYNC240  (a local folder)
+
+
+@agent(
+    version=VERSION,
+    resumes=RESUMES,
+    tools=[_tool(*each.split(":")) for each in TOOLS],
+    environment={"model": MODEL},
+)
+async def three(run: Run, world: str) -> list[str]:
+    """Three steps, between the second and the third of which the process dies once."""
+    done = [await run.step(name, note, world, name, valid=still_there) for name in ("a", "b")]
+    die_once(world, "b")
+    facts: list[Fact] = await run.facts()
+    if facts:
+        done += [f"fact {fact.name} {fact.result}" for fact in facts]
+    return [*done, await run.step("c", note, world, "c")]
+
+
+@agent(version="1")
+async def phases(run: Run, world: str) -> str:
+    """A phase of two steps, in which the process dies once, and a step after it."""
+    async with run.phase("collect"):
+        for name in ("a", "b"):
+            await run.step(name, note, world, name)
+        die_once(world, "b")
+    return await run.step("after", note, world, "after")
+
+
+@agent(version="1", memory_every=1)
+async def remembering(run: Run, world: str) -> dict[str, str]:
+    """Remember after each step; die once."""
+    for name in ("a", "b"):
+        run.memory[name] = await run.step(name, note, world, name)
+    die_once(world, "b")
+    await run.step("c", note, world, "c")
+    return dict(run.memory)
