@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import structlog
 
 from milepost.checkpoint.opening import open_store
+from milepost.checkpoint.store import Store
 from milepost.errors import MilepostError
 from milepost.executor.ending import SOFTWARE_ERROR, Ending, ending_of, ending_of_exit
 from milepost.executor.lifeline import end_with_runner
 from milepost.executor.logs import configure
 from milepost.executor.session import Session
-from milepost.executor.settings import read_settings
+from milepost.executor.settings import Settings, read_settings
+
+Begin: TypeAlias = Callable[[Settings, Store, structlog.stdlib.BoundLogger], Session]
 
 
-def main() -> None:
-    """Go on with the run that the environment names, and end the process with a code that tells why."""
+def main(begin: Begin = Session) -> None:
+    """Go on with the run that the environment names, and end the process with a code that tells why.
+
+    `begin` makes the session: a test kit makes it with a clock and a store of its own.
+    """
     end_with_runner(os.environ)
     log = configure()
     try:
@@ -28,7 +35,7 @@ def main() -> None:
         store = open_store(settings.store, settings.credentials)
     except MilepostError as error:
         ending_of(error).leave(log, Path(os.environ.get("MILEPOST_TERMINATION_LOG", "/dev/termination-log")))
-    _live(Session(settings, store, log), log, settings.termination_log)
+    _live(begin(settings, store, log), log, settings.termination_log)
 
 
 def _live(session: Session, log: structlog.stdlib.BoundLogger, termination_log: Path | None) -> NoReturn:

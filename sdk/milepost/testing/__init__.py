@@ -1,4 +1,28 @@
-"""What tests of Milepost's users and of Milepost itself share: fakes with real semantics, and a contract.
+"""The test kit for agents: kill them everywhere, let days pass, break their store, wake a stale worker.
 
-Nothing here is imported by the running product.
+It needs nothing but Milepost and a test that calls it. What is listed here is for agents' authors; the other
+modules hold what Milepost's own tests share with them: a fake S3 server, and the contract that a store has to
+keep. Nothing here is imported by the running product.
 """
+
+from milepost.testing.answers import Answers, Approve, Asked, Decide, Deny, Expire
+from milepost.testing.clock import Clock
+from milepost.testing.crashes import Crash, Report, crash_everywhere
+from milepost.testing.ledger import Ledger, Received
+from milepost.testing.outcome import Ran
+
+__all__ = [
+    "Answers",
+    "Approve",
+    "Asked",
+    "Clock",
+    "Crash",
+    "Decide",
+    "Deny",
+    "Expire",
+    "Ledger",
+    "Ran",
+    "Received",
+    "Report",
+    "crash_everywhere",
+]
