@@ -189,7 +189,7 @@ class Journal:
     def plan_tasks(self, tasks: Mapping[str, tuple[str, ...]], *, replanned: bool) -> None:
         """Record with the next commit which tasks there are, unless an earlier process has."""
         # While recorded steps are ahead the plan is the one that was recorded with them.
-        if tasks != self._tasks and not self._ahead.in_branch(""):
+        if (replanned or tasks != self._tasks) and not self._ahead.in_branch(""):
             self._noted.append(Planned(tasks=tasks, replanned=replanned))
         self._tasks = tasks
 
