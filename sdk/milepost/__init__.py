@@ -4,17 +4,21 @@ What an agent's author uses; everything else of the package is Milepost's own.
 """
 
 from milepost.agent.agents import Agent, agent
+from milepost.agent.calls import Call, Happened, NotHappened, Unknown
 from milepost.agent.facts import Fact
 from milepost.agent.run import Run
 from milepost.agent.steps import Retry
-from milepost.agent.tools import Call, Tool, tool
+from milepost.agent.tools import Bound, Tool, tool
+from milepost.agent.usage import record_usage
 from milepost.errors import (
     AgentError,
+    ArgumentsInvalid,
     Denied,
     Expired,
     KeyNeeded,
     MilepostError,
     Misuse,
+    NotApplied,
     NotStorable,
     Permanent,
     RequirementNotMet,
@@ -25,13 +29,18 @@ from milepost.errors import (
 __all__ = [
     "Agent",
     "AgentError",
+    "ArgumentsInvalid",
+    "Bound",
     "Call",
     "Denied",
     "Expired",
     "Fact",
+    "Happened",
     "KeyNeeded",
     "MilepostError",
     "Misuse",
+    "NotApplied",
+    "NotHappened",
     "NotStorable",
     "Permanent",
     "RequirementNotMet",
@@ -40,6 +49,8 @@ __all__ = [
     "StepFailed",
     "TooFewInputs",
     "Tool",
+    "Unknown",
     "agent",
+    "record_usage",
     "tool",
 ]

@@ -1,13 +1,16 @@
 """One try of a step: runs its function, makes its tool calls, and collects what they record.
 
 A call with an effect in the step's body has a record of its own at once, so that another try gets its result
-back instead of calling again. A call without one, and one that failed, goes with the step's own record.
+back instead of calling again. A call without one, and one that failed, goes with the step's own record,
+unless the step's granularity is the tool call. A call that was recorded is given back only to the same call:
+of the same tool, in the same place, with the same arguments.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,17 +20,22 @@ from types import FunctionType
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from milepost.agent.calls import Call
+from milepost.agent.effects import Effect, about_intent, ask_for_outcome
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
-from milepost.agent.tools import Call, Tool, current_caller
+from milepost.agent.recorded import call_named, recorded_call
+from milepost.agent.tools import Bound, Tool, current_caller
 from milepost.api.names import idempotency_key
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import ToolCalled, Usage
-from milepost.errors import Misuse
+from milepost.errors import Misuse, NotStorable
 
 __all__ = ["Attempt", "declared_parameters", "declared_result", "encoded", "in_step"]
 
 T = TypeVar("T")
+
+_log: Final = logging.getLogger("milepost.step")
 
 in_step: ContextVar[str] = ContextVar("milepost_in_step", default="")
 """The id of the step whose function is running; empty in the agent's own code."""
@@ -39,11 +47,27 @@ _results: Final[WeakKeyDictionary[FunctionType, Any]] = WeakKeyDictionary()
 _parameters: Final[WeakKeyDictionary[FunctionType, dict[int, tuple[Any, ...]]]] = WeakKeyDictionary()
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A call of a tool as the author's code makes it. `number` is its place in the step.
+
+    `own_record`: it does not wait for the step's. `whole`: it is the step itself, whose inputs are recorded
+    with the step.
+    """
+
+    tool: Tool[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    number: int
+    own_record: bool = False
+    whole: bool = False
+
+
 @dataclass
 class Attempt:
     """The step's try `number`. `events` are the calls that have no record of their own.
 
-    `each_call`: calls without an effect have one, too. `usage` is what the try has used up so far.
+    `each_call`: calls without an effect have one, too.
     """
 
     journal: Journal
@@ -51,9 +75,12 @@ class Attempt:
     number: int
     each_call: bool = False
     events: list[ToolCalled] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    _used: list[Usage] = field(default_factory=list)
     _thread: asyncio.Future[Any] | None = None
-    _calls: int = 0
+    _effects: int = 0
+    _others: int = 0
+    _reached: set[int] = field(default_factory=set)
+    _under_way: set[asyncio.Future[None]] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -62,121 +89,204 @@ class Attempt:
         mark = current_caller.set(self)
         inside = in_step.set(self.step)
         try:
-            if isinstance(fn, Tool):
-                return await self._call(fn, arguments, {}, self._numbered(fn), in_body=False)
-            if isinstance(fn, partial) and isinstance(fn.func, Tool):
-                tool = fn.func
-                args = (*fn.args, *arguments)
-                return await self._call(tool, args, fn.keywords, self._numbered(tool))
-            if inspect.iscoroutinefunction(fn):
-                return await fn(*arguments)
-            self._thread = asyncio.ensure_future(asyncio.to_thread(_outcome, fn, arguments))
-            value, error = await asyncio.shield(self._thread)
-            if error is not None:
-                raise error
-            return await value if inspect.isawaitable(value) else value
+            value = await self._run(fn, arguments)
+            while self._under_way:
+                await asyncio.wait(self._under_way)
         finally:
             self._loop = None
             in_step.reset(inside)
             current_caller.reset(mark)
+        await self.settle()
+        return value
+
+    async def _run(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if isinstance(fn, Tool):
+            return await self._call(_Asked(fn, arguments, {}, self._numbered(fn), whole=True))
+        if isinstance(fn, Bound):
+            tool = fn.tool
+            if arguments:
+                raise Misuse(
+                    f"tool {tool.name} has its arguments already, and is given {len(arguments)} more"
+                )
+            return await self._call(_Asked(tool, (), fn.arguments, self._numbered(tool), whole=True))
+        if isinstance(fn, partial) and isinstance(fn.func, Tool):
+            tool = fn.func
+            return await self._call(_Asked(tool, (*fn.args, *arguments), fn.keywords, self._numbered(tool)))
+        if inspect.iscoroutinefunction(fn):
+            return await fn(*arguments)
+        self._thread = asyncio.ensure_future(asyncio.to_thread(_outcome, fn, arguments))
+        value, error = await asyncio.shield(self._thread)
+        if error is not None:
+            raise error
+        return await value if inspect.isawaitable(value) else value
 
     async def ended(self, *, within: float) -> bool:
-        """Tell whether the try's thread, if it has one, has ended, waiting so many seconds for it."""
-        if self._thread is not None:
-            await asyncio.wait([self._thread], timeout=within)
-        return self._thread is None or self._thread.done()
+        """Tell whether the try's thread and calls, if any, have ended, waiting so many seconds for them."""
+        left = {*self._under_way, *([] if self._thread is None else [self._thread])}
+        if left:
+            await asyncio.wait(left, timeout=within)
+        return all(each.done() for each in left)
+
+    async def settle(self) -> None:
+        """Return once it is known what became of every call that the step was about to make.
+
+        Those that this try has come to are settled; of the others a person has to say.
+        """
+        for number, intent in sorted(self.journal.state.intents.get(self.step, {}).items()):
+            if number not in self._reached:
+                why = "the step was about to make it, and its code does not come to it any more"
+                about = about_intent(intent, None)
+                await ask_for_outcome(self.journal, intent, about, why, Any, today="")
+
+    @property
+    def usage(self) -> Usage:
+        """What the try has used up of models so far."""
+        return sum(self._used, Usage())
+
+    def use(self, used: Usage) -> None:
+        """Count what a model used up. Raises Misuse where the step has ended."""
+        if self._loop is None:
+            raise Misuse(f"usage is recorded when step {self.step}, whose usage it is, has ended")
+        # A list, since an author's threads may count at once.
+        self._used.append(used)
 
     def call(
         self, tool: Tool[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, T]:
         """Call a tool in the step's body; one with an effect has a record of its own."""
-        return self._call(tool, args, kwargs, self._numbered(tool), own_record=tool.has_effect)
+        own = tool.has_effect or self.each_call
+        return self._call(_Asked(tool, args, kwargs, self._numbered(tool), own_record=own))
 
     def _numbered(self, tool: Tool[..., Any]) -> int:
-        self._calls += tool.has_effect
-        return self._calls if tool.has_effect else 0
+        if tool.has_effect:
+            self._effects += 1
+            return self._effects
+        self._others -= self.each_call
+        return self._others
 
-    async def _call(
-        self,
-        tool: Tool[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        number: int,
-        *,
-        own_record: bool = False,
-        in_body: bool = True,
-    ) -> Any:
-        self._check_place(tool)
-        path = f"result of tool {tool.name}"
-        positional, named = _arguments(tool, args, kwargs)
-        arguments = codec.digest([positional, named])
-        known = self.journal.state.calls.get(self.step, {}).get(number) if number else None
+    async def _call(self, asked: _Asked) -> Any:
+        if not asked.tool.has_effect:
+            return await self._call_once(asked)
+        self._check_place(asked.tool)
+        self._reached.add(asked.number)
+        done = asyncio.get_running_loop().create_future()
+        self._under_way.add(done)
+        try:
+            return await self._call_once(asked)
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
+
+    async def _call_once(self, asked: _Asked) -> Any:
+        tool, number = asked.tool, asked.number
+        arguments = _arguments(tool, asked.args, asked.kwargs)
+        call = Call(key=self._key(tool, number), attempt=self.number)
+        template = self._template(asked, call, arguments)
+        known = await recorded_call(self.journal, template, tool)
         if known is not None:
-            self._check_same(known, tool, arguments)
-            if known.error is None and known.result is not None:
-                return await self.journal.read(known.result, declared_result(tool.fn), path=path)
+            if known.result is not None:
+                return await self.journal.read(known.result, declared_result(tool.fn), path=_path(tool))
+            if tool.has_intent:
+                # It happened, and may not happen again.
+                raise NotStorable(_path(tool), f"{call_named(known)} had one that could not be stored")
+        if tool.deprecated:
+            _log.warning("deprecated-tool", extra={"step": self.step, "tool": tool.name})
+        if tool.has_intent:
+            return await self._effect(asked, call, template, arguments).result()
+        return await self._make(asked, call, template)
+
+    def _effect(
+        self,
+        asked: _Asked,
+        call: Call,
+        template: ToolCalled,
+        arguments: tuple[list[codec.JSON], dict[str, codec.JSON]],
+    ) -> Effect:
+        return Effect(
+            self.journal,
+            asked.tool,
+            call,
+            asked.args,
+            asked.kwargs,
+            template,
+            arguments,
+            declared_result(asked.tool.fn),
+            self.journal.commit if asked.own_record else self._with_step,
+        )
+
+    async def _with_step(self, called: ToolCalled) -> None:
+        self.events.append(called)
+
+    async def _make(self, asked: _Asked, call: Call, template: ToolCalled) -> Any:
+        """Make a call that may be repeated, and record it."""
+        tool = asked.tool
         if tool.has_effect:
             # A step that was only handed over may be lost and end otherwise next time: the key of this call
             # would come back with other arguments.
             await self.journal.settle()
-        call = Call(key=idempotency_key(self.journal.key_root, self.step, number or 1), attempt=self.number)
+        # In an event loop of another thread nothing can be recorded at once.
+        own_record = asked.own_record and asyncio.get_running_loop() is self._loop
         began = self.journal.clock()
-        asked = ToolCalled(
-            step=self.step,
-            call=number,
-            tool=tool.name,
-            version=tool.version,
-            effect=tool.effect,
-            key=call.key if number else "",
-            arguments=arguments,
-            # The arguments of a step's own function are the step's inputs, and recorded as these.
-            inputs=tuple(map(self.journal.input, positional)) if in_body else (),
-            named={name: self.journal.input(value) for name, value in named.items()},
-            attempt=self.number,
-            started_at=began.isoformat(),
-            duration_s=0.0,
-        )
         try:
-            value = await tool.invoke(call, args, kwargs)
+            value = await tool.invoke(call, asked.args, asked.kwargs)
             # The result of a step's own function is stored with the step.
             data, copy = (
-                codec.store(value, declared_result(tool.fn), path=path) if own_record else (None, value)
+                codec.store(value, declared_result(tool.fn), path=_path(tool))
+                if own_record
+                else (None, value)
             )
         except Exception as error:
-            self.events.append(self._answered(asked, call, began, error=error_data(error)))
+            self.events.append(self._answered(template, call, began, error=error_data(error)))
             raise
         if own_record:
-            await self.journal.commit(
-                self._answered(asked, call, began, result=await self.journal.keep(data))
-            )
+            result = await self.journal.keep(data)
+            await self.journal.commit(self._answered(template, call, began, result=result))
         else:
-            self.events.append(self._answered(asked, call, began))
+            self.events.append(self._answered(template, call, began))
         return copy
 
-    def _answered(self, asked: ToolCalled, call: Call, began: datetime, **outcome: Any) -> ToolCalled:
+    def _template(
+        self, asked: _Asked, call: Call, arguments: tuple[list[codec.JSON], dict[str, codec.JSON]]
+    ) -> ToolCalled:
+        """Return the record of a call, but for what comes of it."""
+        positional, named = ([], {}) if asked.whole else arguments
+        return ToolCalled(
+            step=self.step,
+            call=asked.number,
+            tool=asked.tool.name,
+            version=asked.tool.version,
+            effect=asked.tool.effect,
+            key=call.key if asked.tool.has_effect else "",
+            arguments=codec.digest([*arguments]),
+            inputs=tuple(map(self.journal.input, positional)),
+            named={name: self.journal.input(value) for name, value in named.items()},
+            attempt=self.number,
+            started_at=self.journal.clock().isoformat(),
+            duration_s=0.0,
+        )
+
+    def _key(self, tool: Tool[..., Any], number: int) -> str:
+        again = self.journal.state.generations.get(self.step, 0)
+        # What an irreversible tool did stands, whatever is declared of its step.
+        step = f"{self.step}~{again}" if again and tool.effect != "irreversible" else self.step
+        return idempotency_key(self.journal.key_root, step, max(number, 1))
+
+    def _answered(self, template: ToolCalled, call: Call, began: datetime, **outcome: Any) -> ToolCalled:
         changes = {
             "external_id": call.external_id,
             "evidence": call.evidence,
+            "started_at": began.isoformat(),
             "duration_s": (self.journal.clock() - began).total_seconds(),
         }
-        return asked.model_copy(update=changes | outcome)
+        return template.model_copy(update=changes | outcome)
 
     def _check_place(self, tool: Tool[..., Any]) -> None:
-        if not tool.has_effect:
-            return
         if self._loop is None:
             raise Misuse(f"tool {tool.name} is called when step {self.step}, whose call it is, has ended")
         if asyncio.get_running_loop() is not self._loop:
             raise Misuse(
                 f"tool {tool.name} has an effect and is called in an event loop of another thread, where it "
                 f"cannot be recorded; make the function of step {self.step} async"
-            )
-
-    def _check_same(self, known: ToolCalled, tool: Tool[..., Any], arguments: str) -> None:
-        if (known.tool, known.arguments) != (tool.name, arguments):
-            raise Misuse(
-                f"call {known.call} of step {self.step} was {known.tool} with other arguments when it was "
-                f"recorded; the key {known.key} stands for those and cannot be used for {tool.name} again"
             )
 
 
@@ -221,8 +331,8 @@ def _arguments(
         encoded(value, kind, path=f"argument {index} of tool {tool.name}")
         for index, (value, kind) in enumerate(zip(args, declared, strict=True), start=1)
     ]
-    named = {
-        name: encoded(value, Any, path=f"argument {name} of tool {tool.name}")
-        for name, value in kwargs.items()
-    }
-    return positional, named
+    return positional, tool.encoded(kwargs)
+
+
+def _path(tool: Tool[..., Any]) -> str:
+    return f"result of tool {tool.name}"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -25,6 +24,7 @@ from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
 from milepost.agent.standing import adopt, check_order, standing
 from milepost.agent.tools import Bound, Tool, bound_tool
+from milepost.agent.unbroken import unbroken
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import ErrorData, Input, StepCompleted, StepFailure, StepPlace
 from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, RequirementNotMet, StepFailed
@@ -187,7 +187,8 @@ class Step:
 
     async def _run(self, inputs: tuple[Input, ...], failed: list[StepFailure]) -> Any:
         attempt = (failed[-1].attempt if failed else 0) + self.journal.state.totals.lost_tries + 1
-        if attempt > self._limit():
+        # Whether a call has happened that a lost process was about to make is found out in any case.
+        if attempt > self._limit() and not self.journal.state.intents.get(self.place.id):
             await self._give_up(attempt - 1, inputs, failed[-1].error if failed else None)
         while True:
             await self.journal.may_start()
@@ -203,8 +204,7 @@ class Step:
 
     def _limit(self) -> int:
         given = (self.options.attempts, self.options.retry.attempts, self.journal.step_attempts)
-        limit = next(limit for limit in given if limit is not None)
-        return 1 if self.tool is not None and self.tool.effect == "irreversible" else limit
+        return next(limit for limit in given if limit is not None)
 
     @property
     def tool(self) -> Tool[..., Any] | None:
@@ -252,9 +252,11 @@ class Step:
             failure = self._failure(error, number, inputs, began, attempt, stopped=stopped)
             if stopped:
                 # The agent's code stopped the step, which is on record before it learns that it has.
-                await _to_its_end(self._stopped(attempt, failure))
+                await unbroken(self._stopped(attempt, failure))
                 raise
             await self._waited_out(attempt)
+            if failure.final:
+                await attempt.settle()
             await self.journal.commit(*attempt.events, failure)
             self.branch.consumed(failure.ended_at)
             return failure
@@ -300,6 +302,7 @@ class Step:
 
     async def _stopped(self, attempt: Attempt, failure: StepFailure) -> None:
         await self._waited_out(attempt)
+        await attempt.settle()
         await self.journal.commit(*attempt.events, failure)
 
     def _failure(
@@ -365,15 +368,6 @@ class Step:
         with self.journal.in_flight():
             await self.journal.commit(failure)
         raise _step_failed(failure)
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Return once the work is done, however often the waiting task is cancelled."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()
 
 
 def _is_being_cancelled() -> bool:

@@ -1,21 +1,22 @@
 """Tools: what has effects outside the run, and says which kind.
 
 `none` may be called at any time. `repeatable` may be called again after a crash. `keyed` takes an
-idempotency key, the same on every retry, so that its receiver applies it once. A tool with an effect works
-only inside a step, where it has a place and so a key.
+idempotency key, the same on every retry, so that its receiver applies it once. `verified` can be asked
+afterwards whether it happened, and `irreversible` cannot: of these two it is on record that a call is about
+to be made, before it is. A tool with an effect works only inside a step, where it has a place and so a key.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, partial
 from typing import (
     Any,
     Concatenate,
-    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -25,58 +26,20 @@ from typing import (
     overload,
 )
 
-from milepost.checkpoint import codec
-from milepost.errors import Misuse, NotStorable
+from pydantic import TypeAdapter
 
-__all__ = ["Bound", "Call", "Effect", "Tool", "ToolCaller", "bound_tool", "current_caller", "tool"]
+from milepost.agent.arguments import adapter_of, schema_of, validated
+from milepost.agent.calls import Call, Outcome
+from milepost.checkpoint import codec
+from milepost.checkpoint.records import Usage
+from milepost.errors import Misuse
+
+__all__ = ["Bound", "Effect", "Tool", "ToolCaller", "bound_tool", "current_caller", "tool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 Effect: TypeAlias = Literal["none", "repeatable", "keyed", "verified", "irreversible"]
-
-MAX_EVIDENCE: Final = 16 * 1024
-"""Bytes of evidence that the record of one call carries."""
-
-
-@dataclass
-class Call:
-    """What a tool can know of its call; the first parameter of a tool that asks for it.
-
-    `key` is at most 64 ASCII characters and the same on every retry. `attempt` counts the tries of the
-    step, from 1, across pods.
-    """
-
-    key: str
-    attempt: int
-    _evidence: dict[str, Any] = field(default_factory=dict, repr=False)
-    _external_id: str | None = field(default=None, repr=False)
-
-    def record(self, *, external_id: str | None = None, **evidence: Any) -> None:
-        """Keep with the call what the other side calls it, and what proves it, 16 KiB of it at most.
-
-        Raises NotStorable where a value has no lossless form without its type being declared.
-        """
-        if external_id is not None:
-            if not isinstance(external_id, str):
-                raise Misuse(f"an external id is a string, not {external_id!r}")
-            self._external_id = external_id
-        # Encoded here, where the author's line is at fault, and not once the call is being recorded.
-        encoded = {name: codec.encode(value, path=f"evidence {name}") for name, value in evidence.items()}
-        together = {**self._evidence, **encoded}
-        if (size := len(codec.dumps(together))) > MAX_EVIDENCE:
-            raise NotStorable("evidence", f"its {size} bytes are more than {MAX_EVIDENCE}; record its digest")
-        self._evidence = together
-
-    @property
-    def external_id(self) -> str | None:
-        """What the other side calls it, as recorded so far."""
-        return self._external_id
-
-    @property
-    def evidence(self) -> dict[str, Any]:
-        """What was recorded so far, as JSON."""
-        return dict(self._evidence)
 
 
 class ToolCaller(Protocol):
@@ -88,6 +51,10 @@ class ToolCaller(Protocol):
         """Take the call's number at once; the coroutine makes the call and records it."""
         ...
 
+    def use(self, used: Usage) -> None:
+        """Count what a model used up."""
+        ...
+
 
 current_caller: ContextVar[ToolCaller | None] = ContextVar("milepost_caller", default=None)
 
@@ -95,20 +62,80 @@ current_caller: ContextVar[ToolCaller | None] = ContextVar("milepost_caller", de
 class Tool(Generic[P, T]):
     """A function with a declared effect. Made by `tool`."""
 
-    def __init__(self, fn: Callable[..., Awaitable[T]], effect: Effect, version: str) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        effect: Effect,
+        version: str,
+        *,
+        requires_approval: bool = False,
+        deprecated: bool = False,
+        verify: Callable[..., Awaitable[Outcome[T]]] | None = None,
+        settles_within: float | timedelta | None = None,
+    ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"a tool is an async function; {fn!r} is not")
         self.fn = fn
         self.name = fn.__name__
         self.effect: Effect = effect
         self.version = version
-        self.requires_approval = False
+        self.requires_approval = requires_approval
+        self.deprecated = deprecated
+        self.verify = verify
+        self.settles_within = _seconds(settles_within)
         self.takes_call = _takes_call(fn)
-        if effect == "keyed" and not self.takes_call:
+        if effect in ("keyed", "verified") and not self.takes_call:
             raise TypeError(
-                f"{fn.__qualname__} is keyed, so its first parameter must be a Call, whose key it passes on"
+                f"{fn.__qualname__} is {effect}, so its first parameter must be a Call, which has its key"
+            )
+        if effect == "verified":
+            _check_verify(fn, verify, self.settles_within if settles_within is not None else None)
+        elif verify is not None or settles_within is not None:
+            raise TypeError(
+                f"{fn.__qualname__} is {effect}; only a verified tool has verify and settles_within"
             )
         self.__doc__ = fn.__doc__
+
+    @property
+    def description(self) -> str:
+        """What the tool says of itself: its docstring."""
+        return inspect.cleandoc(self.fn.__doc__ or "")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the tool's arguments by name, without the Call.
+
+        Raises TypeError where one of them cannot be given by name, and pydantic's errors where the type of
+        one has no schema.
+        """
+        return schema_of(self._adapter)
+
+    def from_json(self, arguments: Mapping[str, Any]) -> Bound[T]:
+        """Return the tool with arguments that a model gave, each made the type that is declared for it.
+
+        Raises ArgumentsInvalid, which names every fault, and TypeError as `schema` does.
+        """
+        return Bound(self, validated(self._adapter, self.name, arguments))
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[dict[str, Any]]:
+        return adapter_of(self.fn, skip=int(self.takes_call))
+
+    def encoded(self, arguments: Mapping[str, Any]) -> dict[str, codec.JSON]:
+        """Return arguments that are given by name as they are recorded. Raises NotStorable."""
+        declared = codec.declared_by_name(self.fn) if arguments else {}
+        return {
+            name: codec.encode(
+                value,
+                type(value) if declared.get(name, Any) is Any else declared[name],
+                path=f"argument {name} of tool {self.name}",
+            )
+            for name, value in arguments.items()
+        }
+
+    @property
+    def has_intent(self) -> bool:
+        """Whether it is recorded that a call is about to be made, since it must not be repeated blindly."""
+        return self.effect in ("verified", "irreversible")
 
     @property
     def has_effect(self) -> bool:
@@ -116,8 +143,17 @@ class Tool(Generic[P, T]):
         return self.effect != "none"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        """Call the tool. Raises Misuse where it has an effect and is called outside a step."""
+        """Call the tool.
+
+        Raises Misuse where it has an effect and is called outside a step, and where it needs an approval and
+        is not itself the function of a step.
+        """
         caller = current_caller.get()
+        if self.requires_approval:
+            raise Misuse(
+                f"tool {self.name} requires an approval of exactly the call that is made, so it has to be a "
+                f'step itself: await run.step("{self.name}", {self.name}, ...)'
+            )
         if caller is not None:
             return caller.call(self, args, kwargs)
         if self.has_effect:
@@ -145,7 +181,13 @@ class Bound(Generic[T]):
 
     def encoded(self) -> codec.JSON:
         """Return the arguments as they are recorded."""
-        return {name: codec.encode(value, type(value), path=name) for name, value in self.arguments.items()}
+        declared = codec.declared_by_name(self.tool.fn)
+        return {
+            name: codec.encode(
+                value, declared.get(name, Any), path=f"argument {name} of tool {self.tool.name}"
+            )
+            for name, value in self.arguments.items()
+        }
 
 
 def bound_tool(fn: object) -> Tool[..., Any] | None:
@@ -163,7 +205,42 @@ def _takes_call(fn: Callable[..., Any]) -> bool:
     )
 
 
+def _seconds(value: float | timedelta | None) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value or 0.0
+
+
+def _check_verify(
+    fn: Callable[..., Any], verify: Callable[..., Any] | None, settles_within: float | timedelta | None
+) -> None:
+    """Raise TypeError where a verified tool cannot be asked what became of a call."""
+    if verify is None or settles_within is None or _seconds(settles_within) < 0:
+        raise TypeError(
+            f"{fn.__qualname__} is verified, so it needs verify, which says whether a call happened, and "
+            "settles_within, the seconds after which that can be seen"
+        )
+    if not inspect.iscoroutinefunction(verify) or not _takes_call(verify):
+        raise TypeError(
+            f"{verify!r} verifies {fn.__qualname__}, so it has to be async and to take a Call first"
+        )
+    mine, its = (_after_call(each) for each in (fn, verify))
+    if mine != its:
+        raise TypeError(
+            f"{verify.__qualname__} is asked with the arguments of {fn.__qualname__}, so it has to take the "
+            f"same parameters: ({', '.join(map(str, mine))}), not ({', '.join(map(str, its))})"
+        )
+
+
+def _after_call(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(fn).parameters.values())[1:]
+    # Types are for the type checker: one may be written in another way.
+    return [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
+
+
 class _KeyedDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
+
+
+class _VerifiedDecorator(Protocol[P, T]):
     def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
 
 
@@ -175,12 +252,59 @@ class _ToolDecorator(Protocol):
 
 
 @overload
-def tool(*, effect: Literal["keyed"], version: str = ...) -> _KeyedDecorator: ...
+def tool(
+    *,
+    effect: Literal["keyed"],
+    version: str = ...,
+    requires_approval: bool = ...,
+    deprecated: bool = ...,
+) -> _KeyedDecorator: ...
 @overload
-def tool(*, effect: Literal["none", "repeatable"], version: str = ...) -> _ToolDecorator: ...
-def tool(*, effect: Effect, version: str = "1") -> Any:
+def tool(
+    *,
+    effect: Literal["verified"],
+    verify: Callable[Concatenate[Call, P], Awaitable[Outcome[T]]],
+    settles_within: float | timedelta,
+    version: str = ...,
+    requires_approval: bool = ...,
+    deprecated: bool = ...,
+) -> _VerifiedDecorator[P, T]: ...
+@overload
+def tool(
+    *,
+    effect: Literal["none", "repeatable", "irreversible"],
+    version: str = ...,
+    requires_approval: bool = ...,
+    deprecated: bool = ...,
+) -> _ToolDecorator: ...
+def tool(
+    *,
+    effect: Effect,
+    version: str = "1",
+    requires_approval: bool = False,
+    deprecated: bool = False,
+    verify: Callable[..., Awaitable[Outcome[Any]]] | None = None,
+    settles_within: float | timedelta | None = None,
+) -> Any:
     """Declare an async function as a tool, with its effect.
 
-    Raises TypeError where the function is not async, or is keyed and takes no Call.
+    `keyed` and `verified` tools take a Call first, all others may. `verify` has the tool's own parameters and
+    says whether a call of which nothing is known any more has happened: it returns Happened, NotHappened or
+    Unknown. It is asked once that call's process has certainly ended and `settles_within` seconds have passed
+    since, by when the effect must be there to be seen if it ever will.
+
+    A tool that `requires_approval` can only be a step itself: a person is asked before its first try, and is
+    shown the arguments. A `deprecated` tool stays for runs that still need it. Change `version` where a
+    recorded call would not be the same call any more.
+
+    Raises TypeError where the function is not async, or lacks what its effect needs.
     """
-    return lambda fn: Tool(fn, effect, version)
+    return lambda fn: Tool(
+        fn,
+        effect,
+        version,
+        requires_approval=requires_approval,
+        deprecated=deprecated,
+        verify=verify,
+        settles_within=settles_within,
+    )

@@ -164,6 +164,7 @@ class Committer:
 
     def lose(self, error: Exception) -> NoReturn:
         """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
+        self._fail(error)
         self._on_lost(error)
 
     def _write_soon(self, linger: float = 0.0) -> None:

@@ -89,6 +89,8 @@ async def test_a_step_that_is_a_keyed_tool_is_one_record_that_says_all_of_the_ca
         "error": None,
         "external_id": "message-7",
         "evidence": {"draft": False},
+        "outcome": "answered",
+        "unconfirmed": False,
     }
     assert called.duration_s >= 0
     # Beginning, two claims, one step.

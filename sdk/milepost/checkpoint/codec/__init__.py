@@ -20,7 +20,7 @@ says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `
 """
 
 from milepost.checkpoint.codec.compare import first_difference
-from milepost.checkpoint.codec.functions import declared_parameters, declared_result
+from milepost.checkpoint.codec.functions import declared_by_name, declared_parameters, declared_result
 from milepost.checkpoint.codec.roundtrip import decode, encode, store
 from milepost.checkpoint.codec.wire import (
     JSON,
@@ -39,6 +39,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_PARTS",
     "DecodeError",
+    "declared_by_name",
     "declared_parameters",
     "declared_result",
     "decode",

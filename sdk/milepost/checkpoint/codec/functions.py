@@ -1,4 +1,4 @@
-"""The declared types of a function: of its result, and of its positional parameters.
+"""The declared types of a function: of its result, and of its parameters.
 
 Nothing here fails: what cannot be known is `Any`, under which only natives can be stored.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_origin
 
 from milepost.checkpoint.codec import hints
 
-__all__ = ["declared_parameters", "declared_result"]
+__all__ = ["declared_by_name", "declared_parameters", "declared_result"]
 
 _AWAITED: Final = (collections.abc.Awaitable, collections.abc.Coroutine)
 
@@ -51,6 +51,13 @@ def declared_parameters(fn: Callable[..., Any], count: int | None = None) -> tup
         return found
     rest = next((_annotation(source, one.name) for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
     return (found + (rest,) * count)[:count]
+
+
+def declared_by_name(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type that a plain function declares for each parameter that can be given by its name."""
+    parameters = inspect.signature(fn).parameters.values()
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {one.name: _annotation(fn, one.name) for one in parameters if one.kind in by_name}
 
 
 def _plain(fn: Callable[..., Any]) -> tuple[Any, int]:
