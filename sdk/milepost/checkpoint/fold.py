@@ -35,7 +35,6 @@ from milepost.checkpoint.records import (
     StepFailure,
     StepSkipped,
     ToolCalled,
-    Usage,
     Withdrawn,
 )
 from milepost.errors import Corrupt
@@ -149,19 +148,23 @@ def _gate_at(gate: Gate, seq: int) -> GateAt:
 
 
 def _after_try(totals: Totals, event: StepCompleted | StepFailure) -> Totals:
-    used: Usage = event.usage
-    totals = replace(
+    used, group, group_done = event.usage, totals.group, totals.group_done
+    completed = isinstance(event, StepCompleted)
+    failed = isinstance(event, StepFailure) and event.final and not event.cancelled
+    if completed:
+        group = event.step.group
+        group_done = 0 if not group else group_done + 1 if group == totals.group else 1
+    return replace(
         totals,
         lost_tries=0,
         oom_at_step=0,
         tokens=totals.tokens + used.input_tokens + used.output_tokens,
         cost_nano_usd=totals.cost_nano_usd + used.cost_nano_usd,
+        steps_done=totals.steps_done + completed,
+        steps_failed=totals.steps_failed + failed,
+        group=group,
+        group_done=group_done,
     )
-    if isinstance(event, StepFailure):
-        return replace(totals, steps_failed=totals.steps_failed + event.final)
-    group = event.step.group
-    done = totals.group_done + 1 if group == totals.group else 1
-    return replace(totals, steps_done=totals.steps_done + 1, group=group, group_done=done if group else 0)
 
 
 def parse_totals(data: Any) -> Totals:
