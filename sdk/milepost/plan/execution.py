@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost import Denied, Run, StepFailed
+from milepost import Denied, Misuse, Run, StepFailed
 from milepost.plan.errors import PlanDeadlocked
 from milepost.plan.result import Failure
 from milepost.plan.schedule import Schedule, Status
@@ -120,6 +120,8 @@ class Execution:
                 self._outcomes.failed[name] = _failure(error)
                 self._schedule.end(name, Status.FAILED)
             except Exception as error:  # noqa: BLE001  (raised in the end, once the others have ended)
+                if isinstance(error, Misuse) and "started twice" in str(error):
+                    error.add_note("two plans in one branch of a run need different names: Plan('...')")
                 self._fatal = self._fatal or error
             else:
                 if name is not None:

@@ -164,6 +164,6 @@ class Schedule:
         for name in reversed(self._order):
             dependents = self._dependents[name]
             spared[name] = bool(dependents) and all(
-                name not in self._steps[other].needs or spared[other] for other in dependents
+                name not in self._steps[other].needs or spared.get(other, False) for other in dependents
             )
         return spared
