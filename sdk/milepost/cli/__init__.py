@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["main"]
 
-_EXTRA: Final = frozenset({"rich", "typer", "yaml"})
+_EXTRA: Final = frozenset({"jsonschema", "rich", "typer", "yaml"})
 _NOT_USABLE: Final = 2
 
 

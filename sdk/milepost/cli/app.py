@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +20,17 @@ import typer
 
 from milepost.api.resource import Phase
 from milepost.cli import show, stores
+from milepost.cli.answers import approve, decide_run, deny, signal
 from milepost.cli.failing import FAILED, errors_console, fail
+from milepost.cli.gates import gates
 from milepost.cli.listing import listed_runs
 from milepost.cli.log import read_rows
-from milepost.cli.options import AsJson
+from milepost.cli.options import AsJson, Namespace, StoreOption
+from milepost.cli.progress import Progress
+from milepost.cli.prompt import Prompt, at_terminal
 from milepost.cli.store import app as store_app
 from milepost.errors import MilepostError
+from milepost.local.answering import who
 from milepost.local.manifest import load_manifest
 from milepost.local.owner import data_folder
 from milepost.local.runner import Here, run_here
@@ -43,20 +50,16 @@ app = typer.Typer(
 
 app.add_typer(store_app, name="store")
 
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        "--store", help="Where checkpoints are: file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION."
-    ),
-]
-
 
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="A manifest with an AgentRun.")],
     store: StoreOption = stores.DEFAULT,
     namespace: Annotated[
-        str, typer.Option(help="Namespace of a manifest that gives none; default where neither does.")
+        str,
+        typer.Option(
+            "--namespace", "-n", help="Namespace of a manifest that gives none; default where neither does."
+        ),
     ] = "",
     name: Annotated[str, typer.Option(help="Which AgentRun, where the file holds several.")] = "",
     recover_from: Annotated[
@@ -75,8 +78,10 @@ def run(
     result goes to standard output, all else to standard error.
     """
     errors = errors_console()
-    progress = show.Progress(errors)
+    progress = Progress(errors)
+    interactive = at_terminal()
     try:
+        manifest = load_manifest(file, namespace=namespace, name=name)
         here = Here(
             store=stores.store_url(store, Path.cwd()),
             folder=Path.cwd(),
@@ -89,21 +94,47 @@ def run(
             on_line=progress.line,
             node=platform.node(),
             recover_from=tuple(recover_from or ()),
+            options=stores.options_for(store, manifest.namespace),
+            user=who(),
+            ask=progress.asking(Prompt(errors, sys.stdin.fileno())) if interactive else None,
+            on_standing=progress.standing,
+            errors_as_lines=errors.is_terminal,
         )
-        outcome = run_here(load_manifest(file, namespace=namespace, name=name), here)
+        with progress:
+            outcome = run_here(manifest, here)
     except MilepostError as error:
         fail(errors, error)
     except KeyboardInterrupt:
-        progress.say(f"interrupted; `milepost run {file}` goes on")
+        progress.say(f"interrupted; `{_again(file, store, namespace, name)}` goes on")
         raise typer.Exit(_INTERRUPTED) from None
     if outcome.interrupted:
         steps = "1 step is" if outcome.steps == 1 else f"{outcome.steps} steps are"
-        progress.say(f"interrupted; {steps} recorded, and `milepost run {file}` goes on after them")
+        progress.say(
+            f"interrupted; {steps} recorded, and `{_again(file, store, namespace, name)}` goes on after them"
+        )
+    else:
+        errors.print(show.end_of(outcome), soft_wrap=True)
+    for line in outcome.ways:
+        progress.say(line)
+    if outcome.interrupted:
         raise typer.Exit(_INTERRUPTED)
-    errors.print(show.end_of(outcome), soft_wrap=True)
     if outcome.phase is not Phase.SUCCEEDED:
         raise typer.Exit(FAILED)
     typer.echo(json.dumps(outcome.result, indent=2, ensure_ascii=False))
+
+
+def _again(file: Path, store: str, namespace: str, name: str) -> str:
+    """Return the command that goes on with what was interrupted."""
+    given = [*(["--namespace", namespace] if namespace else []), *(["--name", name] if name else [])]
+    where = stores.options_for(store, "")
+    return " ".join(filter(None, [shlex.join(["milepost", "run", str(file), *given]), where]))
+
+
+app.command("approve")(approve)
+app.command("deny")(deny)
+app.command("signal")(signal)
+app.command("decide")(decide_run)
+app.command("gates")(gates)
 
 
 @app.command()
@@ -112,13 +143,15 @@ def steps(
         str, typer.Argument(metavar="NAME", help="The run; may be left out where the store holds one.")
     ] = "",
     store: StoreOption = stores.DEFAULT,
-    namespace: Annotated[str, typer.Option(help="The run's namespace.")] = "",
+    namespace: Namespace = "",
     as_json: AsJson = False,  # noqa: FBT002  (a flag)
 ) -> None:
-    """Show a run's log as a table of its steps.
+    """Show a run's log as a table of its steps and gates.
 
-    A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. `attempt` is the
-    run's attempt that recorded it, `took` the time of its last try. Times are UTC.
+    A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. It is
+    `unconfirmed` while nobody knows whether a call of it took effect, `withdrawn` where it is executed once
+    more, `skipped`, or `adopted` from before the run began anew. A gate is `waiting`, or answered. `attempt`
+    is the run's attempt that recorded it, `took` the time of the last try. Times are UTC.
     """
     errors = errors_console()
     try:
@@ -132,8 +165,8 @@ def steps(
         return
     show.tables().print(show.steps_table(rows))
     errors.print(
-        f"run {known.namespace}/{known.name} ({head.run_id}): {head.phase}, "
-        f"{show.progress_of(head)} steps, attempt {head.attempt}, record {head.seq}",
+        f"run {known.namespace}/{known.name} ({head.run_id}): {head.phase}, {show.standing_of(head)}",
+        markup=False,
         soft_wrap=True,
     )
 
@@ -141,7 +174,9 @@ def steps(
 @app.command("list")
 def list_runs(
     store: StoreOption = stores.DEFAULT,
-    namespace: Annotated[str, typer.Option(help="Only the runs of this namespace.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Only the runs of this namespace.")
+    ] = "",
     limit: Annotated[int, typer.Option(min=0, help="The newest so many; 0: all.")] = 50,
     everything: Annotated[  # noqa: FBT002  (a flag)
         bool,

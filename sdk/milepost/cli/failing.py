@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 import typer
 from rich.console import Console
 
+from milepost.cli.visible import visible
 from milepost.errors import Damaged, InvalidRun, MilepostError
 
 __all__ = ["FAILED", "WRONG", "errors_console", "fail"]
@@ -29,7 +30,7 @@ def fail(errors: Console, error: MilepostError) -> NoReturn:
     """Say what went wrong, and end the command."""
     wrong_call = isinstance(error, InvalidRun)
     who = "milepost" if wrong_call else type(error).__name__
-    errors.print(f"{who}: {error}", style="bold red", markup=False, soft_wrap=True)
+    errors.print(visible(f"{who}: {error}"), style="bold red", markup=False, soft_wrap=True)
     if isinstance(error, Damaged):
         errors.print(_DAMAGED, soft_wrap=True)
     raise typer.Exit(WRONG if wrong_call else FAILED) from error

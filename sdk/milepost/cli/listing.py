@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from milepost.api.names import StoreKeys, name_at, run_at
+from milepost.api.resource import Phase
 from milepost.api.summary import NameState
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, read_head
 from milepost.checkpoint.runs import REPAIRED, SUPERSEDED, Runs
 from milepost.errors import Damaged, FormatTooNew
+from milepost.local.ways import summary_of
 
 __all__ = ["Listed", "listed_runs"]
 
@@ -28,7 +30,10 @@ _NO_HEAD: Final = "it has no head; `milepost store gc --dry-run` says what it is
 
 @dataclass(frozen=True)
 class Listed:
-    """One run. `problem` says why no more is known of it; `named` is whether its name leads to it."""
+    """One run. `problem` says why no more is known of it; `named` is whether its name leads to it.
+
+    `group` is the phase that it has reached; `waits_for` is empty while it does not wait.
+    """
 
     namespace: str
     name: str
@@ -41,6 +46,12 @@ class Listed:
     goal: str = ""
     named: bool = True
     problem: str = ""
+    failed: int = 0
+    skipped: int = 0
+    group: str = ""
+    tokens: int = 0
+    cost_usd: float = 0.0
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass
@@ -115,6 +126,12 @@ def _row(runs: Runs, keys: StoreKeys, seen: _Seen, taken: set[tuple[str, str]]) 
         _updated(head),
         head.goal,
         named,
+        failed=head.totals.steps_failed,
+        skipped=head.totals.steps_skipped,
+        group=head.totals.group,
+        tokens=head.totals.tokens,
+        cost_usd=head.totals.cost_nano_usd / 1e9,
+        waits_for=summary_of(head.gates) if head.phase is Phase.WAITING else (),
     )
 
 

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "CredentialsFolder", "StoreUrl"]
+__all__ = ["AsJson", "CredentialsFolder", "Namespace", "Reason", "RunName", "StoreOption", "StoreUrl"]
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store", help="Where checkpoints are: file:PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=REGION."
+    ),
+]
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name.")]
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The run's namespace.")]
+
+Reason = Annotated[str, typer.Option("--reason", help="Why, for whoever reads the log.")]
 
 StoreUrl = Annotated[
     str,

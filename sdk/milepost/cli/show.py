@@ -1,16 +1,10 @@
-"""What the command line prints: tables, the end of a run, and the executor's lines as they come.
-
-Progress and everything that the agent prints go to standard error, so that standard output holds the result
-and nothing else.
-"""
+"""What the command line prints: tables, and the end of a run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -20,25 +14,28 @@ from milepost.api.resource import Phase
 from milepost.checkpoint.head import Head
 from milepost.cli.listing import Listed
 from milepost.cli.log import Row
+from milepost.cli.visible import visible
 from milepost.local.runner import Outcome
+from milepost.local.ways import summary_of
 
 __all__ = [
-    "Progress",
     "age",
+    "cost",
     "counted",
     "end_of",
     "new_table",
     "progress_of",
     "runs_table",
     "size",
+    "standing_of",
     "steps_table",
     "tables",
+    "used",
 ]
 
-_HIDDEN: Final = frozenset({"claimed", "end", "stopping", "released"})
-"""Events of the executor that the runner tells in its own words."""
-
-_NAMED: Final = frozenset({"step", "name", "what was seen", "goal", "object or run", "why"})
+_NAMED: Final = frozenset(
+    {"step", "name", "what was seen", "goal", "object or run", "why", "note", "waits for"}
+)
 _WIDE: Final = 160
 """Columns of a table that is not shown on a terminal: nobody can have chosen a width."""
 
@@ -47,83 +44,53 @@ _HOUR_MIN: Final = 60
 _DAY_MIN: Final = 24 * 60
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Prints what happens as it happens."""
-
-    console: Console
-
-    def say(self, text: str) -> None:
-        """Print a line of the runner's."""
-        self.console.print(Text(text, style="bold"), soft_wrap=True)
-
-    def line(self, raw: str) -> None:
-        """Print a line of the executor's: a checkpoint as its steps, anything of the agent's as it is."""
-        event = _event(raw)
-        match event:
-            case {"event": "checkpoint", "steps": list(steps)}:
-                for step in steps:
-                    self.console.print(Text(f"  {_count(event)}  {step}", style="green"))
-            case {"event": "step-failed", "step": step, "attempt_of_step": n, "attempts": of, "error": error}:
-                self.console.print(
-                    Text(f"  {step} failed, try {n} of {of}: {error}", style="yellow"), soft_wrap=True
-                )
-            case {"event": "store-trouble", "cause": str(cause), "waited_s": waited, "gives_up_after_s": end}:
-                told = f"  the store has given no clear answer for {waited} s (until {end:.0f} s): {cause}"
-                self.console.print(Text(told, style="yellow"), soft_wrap=True)
-            case {"event": "base-damaged", "worker": str(), "error": str(error)}:
-                told = f"  {error}; it is a cache, and nothing is lost"
-                self.console.print(Text(told, style="yellow"), soft_wrap=True)
-            case {"event": "agent-failed", "worker": str(), "exception": str(trace)}:
-                self.console.print(Text(trace, style="yellow"), soft_wrap=True)
-            case {"event": str(name), "worker": str()} if name in _HIDDEN:
-                pass
-            case _:
-                self.console.print(Text.from_ansi(raw), soft_wrap=True)
-
-
 def tables() -> Console:
     """Return where tables go: standard output."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
-def _event(raw: str) -> dict[str, Any]:
-    try:
-        event = json.loads(raw) if raw.startswith("{") else {}
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
-
-
-def _count(event: dict[str, Any]) -> str:
-    total = event.get("total")
-    return f"{event.get('done')}/{total}" if total else f"{event.get('done')}"
-
-
 def end_of(outcome: Outcome) -> Text:
     """Return the line that says how the run stands."""
     style = "bold green" if outcome.phase is Phase.SUCCEEDED else "bold red"
     why = f"{outcome.reason}: {outcome.message}" if outcome.message else outcome.reason
-    return Text(f"run {outcome.run_id}: {outcome.phase}, {outcome.steps} steps recorded ({why})", style=style)
+    return Text(
+        visible(f"run {outcome.run_id}: {outcome.phase}, {outcome.steps} steps recorded ({why})"), style=style
+    )
 
 
 def steps_table(rows: Iterable[Row]) -> Table:
-    """Return the log as a table."""
-    table = new_table("seq", "step", "status", "tries", "started", "took", "size", "epoch", "attempt")
+    """Return the log as a table. What models used, and notes, are columns where there is any of it."""
+    rows = list(rows)
+    notes = any(map(_note, rows))
+    tokens = any(row.tokens or row.cost_usd for row in rows)
+    extra = [*(("tokens", "cost") if tokens else ()), *(("note",) if notes else ())]
+    table = new_table("seq", "step", "status", "tries", "started", "took", "size", "epoch", "attempt", *extra)
     for row in rows:
-        table.add_row(
+        cells = [
             str(row.seq),
-            row.step,
+            visible(row.step),
             row.status,
-            str(row.attempts),
+            str(row.attempts or ""),
             _time(row.started),
-            f"{row.duration_s:.2f} s",
+            f"{row.duration_s:.2f} s" if row.duration_s or row.attempts else "",
             "" if row.size is None else size(row.size),
             str(row.epoch),
             str(row.pod),
-        )
+        ]
+        if tokens:
+            cells += [f"{row.tokens:,}" if row.tokens else "", cost(row.cost_usd)]
+        table.add_row(*map(Text, [*cells, *([_note(row)] if notes else [])]))
     return table
+
+
+def _note(row: Row) -> str:
+    """Return what else there is to say: who decided, when and why, or why a step was not executed."""
+    decided = f"by {row.by} at {_time(row.at)}" if row.by else ""
+    told = ": ".join(filter(None, [decided, row.reason]))
+    error = row.error if row.status in ("unconfirmed", "skipped", "withdrawn") else ""
+    waits = row.description if row.status in ("waiting", "halted") else ""
+    return visible(" ".join(filter(None, [told, error, waits])))
 
 
 def new_table(*columns: str) -> Table:
@@ -135,10 +102,20 @@ def new_table(*columns: str) -> Table:
 
 
 def runs_table(runs: Iterable[Listed], *, with_ids: bool = False) -> Table:
-    """Return the runs of a store as a table."""
+    """Return the runs of a store as a table. Some columns are there where a run has something in them."""
+    runs = list(runs)
     ids = ("run",) if with_ids else ()
-    table = new_table("namespace", "name", *ids, "status", "steps", "attempt", "updated", "goal")
-    for run in runs:
+    more = {
+        "failed": [str(run.failed or "") for run in runs],
+        "skipped": [str(run.skipped or "") for run in runs],
+        "phase": [run.group for run in runs],
+        "tokens": [f"{run.tokens:,}" if run.tokens else "" for run in runs],
+        "cost": [cost(run.cost_usd) for run in runs],
+        "waits for": [", ".join(run.waits_for) for run in runs],
+    }
+    more = {name: cells for name, cells in more.items() if any(cells)}
+    table = new_table("namespace", "name", *ids, "status", "steps", "attempt", *more, "updated", "goal")
+    for number, run in enumerate(runs):
         steps = f"{run.steps}/{run.steps_total}" if run.steps_total else str(run.steps)
         style = "bold red" if run.problem else "" if run.named else "dim"
         table.add_row(
@@ -148,8 +125,9 @@ def runs_table(runs: Iterable[Listed], *, with_ids: bool = False) -> Table:
             Text(run.status, style=style),
             "" if run.problem else steps,
             "" if run.problem else str(run.attempt),
+            *(Text(visible(cells[number])) for cells in more.values()),
             _time(run.updated),
-            Text(run.problem or run.goal),
+            Text(visible(run.problem or run.goal)),
         )
     return table
 
@@ -166,6 +144,34 @@ def progress_of(head: Head) -> str:
     """Return how many steps are done, of those expected."""
     total = head.totals.steps_total
     return f"{head.totals.steps_done}/{total}" if total else str(head.totals.steps_done)
+
+
+def standing_of(head: Head) -> str:
+    """Return how far a run is: its counts, those that are 0 left out, and what it waits for."""
+    totals = head.totals
+    told = [
+        f"{progress_of(head)} steps",
+        f"{totals.steps_failed} failed" if totals.steps_failed else "",
+        f"{totals.steps_skipped} skipped" if totals.steps_skipped else "",
+        f"phase {totals.group} ({counted(totals.group_done, 'step')})" if totals.group else "",
+        f"{counted(totals.gaps, 'phase')} with gaps" if totals.gaps else "",
+        counted(totals.replans, "replan") if totals.replans else "",
+        *used(totals.tokens, totals.cost_nano_usd / 1e9),
+        f"attempt {head.attempt}",
+        f"record {head.seq}",
+    ]
+    waits = summary_of(head.gates) if head.phase is Phase.WAITING else ()
+    return visible(", ".join(filter(None, told)) + (f"; waits for {', '.join(waits)}" if waits else ""))
+
+
+def used(tokens: int, cost_usd: float) -> list[str]:
+    """Return what models used, as words; nothing where none was used."""
+    return list(filter(None, [f"{tokens:,} tokens" if tokens else "", cost(cost_usd)]))
+
+
+def cost(usd: float) -> str:
+    """Return US dollars for people; nothing for none."""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}" if usd else ""
 
 
 def size(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.runs import Runs
 from milepost.errors import InvalidRun, Missing
 
-__all__ = ["DEFAULT", "Known", "find", "now", "opened", "store_url"]
+__all__ = ["DEFAULT", "Known", "find", "now", "opened", "options_for", "store_url"]
 
 DEFAULT: Final = "file:.milepost"
 
@@ -58,6 +59,12 @@ def store_url(text: str, folder: Path, *, given_as: str = "--store") -> str:
     )
 
 
+def options_for(store: str, namespace: str) -> str:
+    """Return the options with which a command in the same folder finds the same store and namespace."""
+    given = [] if store == DEFAULT else ["--store", store]
+    return shlex.join([*given, *([] if namespace in ("", "default") else ["--namespace", namespace])])
+
+
 def _known_runs(runs: Runs, namespace: str) -> Iterator[Known]:
     """Yield the names of one namespace, or of all where it is empty, in order.
 
@@ -70,20 +77,23 @@ def _known_runs(runs: Runs, namespace: str) -> Iterator[Known]:
             yield known
 
 
-def find(runs: Runs, namespace: str, name: str) -> Known:
-    """Return the run of this name; with an empty one, the only run there is. Raises InvalidRun, Missing."""
+def find(runs: Runs, namespace: str, name: str, *, given_as: str = "NAME") -> Known:
+    """Return the run of this name; with an empty one, the only run there is.
+
+    `given_as` is the argument to blame. Raises InvalidRun, Missing.
+    """
     if name:
         known = _known(runs, namespace or "default", name)
         if isinstance(known, str):
-            raise InvalidRun("NAME", known)
+            raise InvalidRun(given_as, known)
         if known is None:
-            raise InvalidRun("NAME", f"{runs.store.uri} has no run {namespace or 'default'}/{name}")
+            raise InvalidRun(given_as, f"{runs.store.uri} has no run {namespace or 'default'}/{name}")
         return known
     found = list(_known_runs(runs, namespace))
     if len(found) != 1:
         names = ", ".join(f"{each.namespace}/{each.name}" for each in found)
         raise InvalidRun(
-            "NAME", f"choose one of {names}" if names else f"there is no run in {runs.store.uri}"
+            given_as, f"choose one of {names}" if names else f"there is no run in {runs.store.uri}"
         )
     return found[0]
 

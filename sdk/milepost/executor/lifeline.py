@@ -5,7 +5,8 @@ lives. The kernel closes that end however the runner dies. A pod has no runner, 
 
 The surprise: the executor kills itself at once, and stops nothing in good order. Its standard output went
 with the runner, so whatever the author's code prints from then on raises, and would be recorded as the
-step's failure.
+step's failure. What the author's code started ends with it, as it would with a pod: nothing of an attempt is
+at work any more once its processes are seen to be gone.
 """
 
 from __future__ import annotations
@@ -31,4 +32,6 @@ def end_with_runner(environment: Mapping[str, str]) -> None:
 def _watch(pipe: int) -> None:
     # Nobody writes into it: a read returns at the pipe's end.
     os.read(pipe, 1)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

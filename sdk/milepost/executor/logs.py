@@ -68,7 +68,7 @@ def log_claim(log: structlog.stdlib.BoundLogger, head: Head, duration_s: float) 
 
 
 def log_commit(log: structlog.stdlib.BoundLogger, committed: Committed) -> None:
-    """Log one checkpoint write: bytes, milliseconds, and the steps that it made durable."""
+    """Log one checkpoint write: the steps that it made durable, and what the run has used up by then."""
     steps = [event for event in committed.record.events if isinstance(event, StepCompleted | StepFailure)]
     head = committed.head
     log.info(
@@ -79,6 +79,8 @@ def log_commit(log: structlog.stdlib.BoundLogger, committed: Committed) -> None:
         failed=[event.step.id for event in steps if isinstance(event, StepFailure)],
         done=head.totals.steps_done,
         total=head.totals.steps_total,
+        tokens=head.totals.tokens,
+        cost_usd=head.totals.cost_nano_usd / 1e9,
         bytes=committed.size,
         duration_ms=round(committed.duration_s * 1000, 2),
     )

@@ -1,15 +1,16 @@
 """What follows when an executor has ended: a pure decision from its exit code and the run's head.
 
-Success is read in the head and nowhere else. A signal from outside is nobody's fault and costs nothing; a
-crash, an exit code of the agent's own, and an exit that left no record behind are counted, up to the run's
-limit. The surprise: a kill that repeats without any progress ends the attempts too, since on a machine of
-one's own the killer may be its lack of memory.
+Success is read in the head and nowhere else, and so is that a run waits. A signal from outside is nobody's
+fault and costs nothing; a crash, an exit code of the agent's own, and an exit that left no record behind are
+counted, up to the run's limit. The surprise: a kill that repeats without any progress ends the attempts too,
+since on a machine of one's own the killer may be its lack of memory.
 """
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from milepost.api.exits import Exit
@@ -18,7 +19,18 @@ from milepost.api.summary import HeadSummary
 from milepost.checkpoint.records import PreviousEnd
 from milepost.local.process import Exited
 
-__all__ = ["OWN_CAUSES", "Again", "Attempt", "GiveUp", "Next", "Report", "Stop", "after_exit", "phrase"]
+__all__ = [
+    "OWN_CAUSES",
+    "Again",
+    "Attempt",
+    "GiveUp",
+    "Next",
+    "Report",
+    "Stop",
+    "Wait",
+    "after_exit",
+    "phrase",
+]
 
 OWN_CAUSES: Final = frozenset({"AgentFailed", "Crashed", "ExitedWithoutOutcome", "HaltedWithoutRecord"})
 """The causes that use up `retry.executorFailures`."""
@@ -72,6 +84,13 @@ class Again:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """The run waits at gates, and its process is no more: start another one once a gate has its answer."""
+
+    previous: PreviousEnd
+
+
+@dataclass(frozen=True)
 class Report:
     """The head says how the run ended, or why it halted."""
 
@@ -92,7 +111,7 @@ class Stop:
     message: str
 
 
-Next: TypeAlias = Again | Report | GiveUp | Stop
+Next: TypeAlias = Again | Wait | Report | GiveUp | Stop
 
 
 def after_exit(exited: Exited, head: HeadSummary | None, attempt: Attempt) -> Next:
@@ -101,6 +120,13 @@ def after_exit(exited: Exited, head: HeadSummary | None, attempt: Attempt) -> Ne
         return Stop("RunDeleted", "the run was deleted from the store while it was running")
     if head.phase.terminal or (head.phase is Phase.HALTED and head.attempt == attempt.number):
         return Report()
+    if head.phase is Phase.WAITING and head.attempt == attempt.number:
+        code = exited.code if exited.code >= 0 else 128 - exited.code
+        return Wait(
+            PreviousEnd(
+                attempt=attempt.number, cause="Waiting", fault="disruption", exit_code=code, proved=True
+            )
+        )
     if head.attempt > attempt.number:
         return Stop("Fenced", f"attempt {head.attempt} of the run was started elsewhere, and goes on there")
     if exited.code == Exit.FENCED:
@@ -138,25 +164,16 @@ def _after_loss(end: PreviousEnd, attempt: Attempt, *, progress: bool) -> Again 
 
 
 def _end(exited: Exited, number: int) -> PreviousEnd:
-    """Return how the attempt ended, in the words that the log keeps."""
-    code, message = exited.code, exited.message
-    if code < 0 and -code not in _CRASHES:
-        return PreviousEnd(
-            attempt=number,
-            cause="KilledBySignal",
-            fault="disruption",
-            exit_code=128 - code,
-            message=_name(-code),
-        )
+    """Return how the attempt ended, in the words that the log keeps. That its code was seen is proof."""
+    end = partial(PreviousEnd, attempt=number, message=exited.message, proved=True)
+    code = exited.code
+    if code < 0:
+        cause, fault = ("Crashed", "agent") if -code in _CRASHES else ("KilledBySignal", "disruption")
+        return end(cause=cause, fault=fault, exit_code=128 - code, message=_name(-code))
     if code in (Exit.RELEASED, Exit.STORE_UNKNOWN):
         cause = "Released" if code == Exit.RELEASED else "StoreUnknown"
-        return PreviousEnd(attempt=number, cause=cause, fault="disruption", exit_code=code, message=message)
-    if code < 0:
-        return PreviousEnd(
-            attempt=number, cause="Crashed", fault="agent", exit_code=128 - code, message=_name(-code)
-        )
-    cause = _OWN_CODES.get(code, "AgentFailed")
-    return PreviousEnd(attempt=number, cause=cause, fault="agent", exit_code=code, message=message)
+        return end(cause=cause, fault="disruption", exit_code=code)
+    return end(cause=_OWN_CODES.get(code, "AgentFailed"), fault="agent", exit_code=code)
 
 
 def _name(number: int) -> str:
@@ -172,6 +189,8 @@ _PHRASES: Final = {
     "Released": "was asked to stop",
     "StoreUnknown": "could not reach its store",
     "Interrupted": "was interrupted",
+    "Waiting": "had come to a gate",
+    "Halted": "halted",
 }
 
 

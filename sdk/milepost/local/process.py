@@ -1,8 +1,9 @@
 """One executor as a process of this machine, and what is known of it once it has ended.
 
 It runs in a process group of its own, so that Ctrl-C reaches the runner alone, which then asks the executor
-to stop in good order. Its standard output is read line by line; its standard error is the terminal's. It ends
-with the runner, however that ends: it watches a pipe that only the runner holds open.
+to stop in good order; what it started itself is in that group too, and ends with it, as it would in a pod.
+Its standard output is read line by line; its standard error is the terminal's, unless the runner wants it as
+lines, too. It ends with the runner, however that ends: it watches a pipe that only the runner holds open.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Executor:
         folder: Path,
         on_line: Callable[[str], None],
         command: Sequence[str] = COMMAND,
+        *,
+        errors_as_lines: bool = False,
     ) -> None:
         self._last_words = tempfile.NamedTemporaryFile(prefix="milepost-")  # noqa: SIM115 (closed by __exit__)
         watched, self._lifeline = os.pipe()
@@ -63,6 +66,7 @@ class Executor:
             pass_fds=(watched,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if errors_as_lines else None,
             process_group=0,
             text=True,
             encoding="utf-8",
@@ -80,6 +84,7 @@ class Executor:
 
     def wait(self) -> Exited:
         """Wait for the end, and return how it ended."""
+        self._await_end()
         code = self._process.wait()
         self._reader.join(_LAST_LINES)
         reason, message = _said(Path(self._last_words.name))
@@ -88,10 +93,13 @@ class Executor:
     def release(self, grace: float) -> Exited:
         """Ask it to stop, and return how it ended. After `grace` seconds and a margin it is killed."""
         self._process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace + _MARGIN)
-        self._process.kill()
-        return self.wait()
+        last = threading.Timer(grace + _MARGIN, self._process.kill)
+        last.daemon = True
+        last.start()
+        try:
+            return self.wait()
+        finally:
+            last.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +108,20 @@ class Executor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
+        self._await_end()
         self._process.wait()
         os.close(self._lifeline)
         self._last_words.close()
+
+    def _await_end(self) -> None:
+        """Wait until the process has ended, and end what is left of its group."""
+        if self._process.returncode is not None:
+            return
+        if hasattr(os, "waitid"):
+            # While nobody has taken its exit code, its number is nobody else's.
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _read(stream: IO[str], on_line: Callable[[str], None]) -> None:

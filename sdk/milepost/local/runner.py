@@ -1,8 +1,9 @@
 """Bring one run to its end on this machine: what the operator does on a cluster, as a loop.
 
 Begin the run or find it by its name, start an executor, look at the head once it has ended, decide, and
-again. Whether the run succeeded is only ever read in its log. It refuses to work beside another runner of
-this machine; runners elsewhere are kept apart by the store, as everywhere.
+again. Whether the run succeeded is only ever read in its log, and so is whether it waits: then nothing runs
+until what it waits for has come. It refuses to work beside another runner of this machine; runners elsewhere
+are kept apart by the store, as everywhere.
 """
 
 from __future__ import annotations
@@ -19,28 +20,36 @@ from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import Phase
 from milepost.api.summary import NameRecord
 from milepost.checkpoint import values
+from milepost.checkpoint.fold import Totals
 from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.owner import claim_prefix
 from milepost.checkpoint.records import PreviousEnd, Value
-from milepost.checkpoint.runs import HeadSeen, Runs, Stale
+from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.sending import Patience
-from milepost.local.beginning import find_or_begin, head_of
-from milepost.local.ending import OWN_CAUSES, Again, Attempt, GiveUp, Report, Stop, after_exit, phrase
+from milepost.local.beginning import find_or_begin
+from milepost.local.closing import end_run, note_outcome
+from milepost.local.ending import OWN_CAUSES, Again, Attempt, GiveUp, Report, Stop, Wait, after_exit, phrase
 from milepost.local.environment import Seat, environment_of, missing
 from milepost.local.manifest import Manifest
 from milepost.local.owner import only_one, owner_of, resource_uid
 from milepost.local.process import Executor, Exited
+from milepost.local.proof import forget, note, proved_gone, trace_of
+from milepost.local.questions import read_questions
+from milepost.local.waiting import Ask, Waiting
+from milepost.local.ways import Commands, summary_of, ways_on
 
-__all__ = ["Here", "Outcome", "run_here"]
+__all__ = ["Here", "Outcome", "Standing", "run_here"]
 
 
 @dataclass(frozen=True)
 class Here:
     """The machine, as far as a run depends on it.
 
-    `store` is the store's URL, `folder` where the agent's package is, `data` Milepost's folder among the
-    user's data. `say` takes a line for the user, `on_line` one of the executor's. `recover_from` are
-    the owners whose store may be taken over.
+    `store` is the store's URL, and `options` what a command needs to find it again; `folder` is where the
+    agent's package is, `data` Milepost's folder among the user's data. `say` takes a line for the user,
+    `on_line` one of the executor's, its errors among them with `errors_as_lines`; `on_standing` hears how far
+    the run is. `ask` asks the person here, called `user`. `recover_from` are the owners whose store may be
+    taken over.
     """
 
     store: str
@@ -54,11 +63,19 @@ class Here:
     on_line: Callable[[str], None]
     node: str = ""
     recover_from: tuple[str, ...] = ()
+    options: str = ""
+    user: str = ""
+    ask: Ask | None = None
+    on_standing: Callable[[Standing], None] = lambda _: None
+    errors_as_lines: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the run stands when nothing more is done here. `reason` is stable and CamelCase."""
+    """How the run stands when nothing more is done here. `reason` is stable and CamelCase.
+
+    `ways` say how it goes on, a line each, where that is not by starting it again alone.
+    """
 
     run_id: str
     phase: Phase
@@ -67,6 +84,16 @@ class Outcome:
     result: Any = None
     steps: int = 0
     interrupted: bool = False
+    ways: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far the run is: the number of its newest attempt, its counts, and what it waits for."""
+
+    attempt: int
+    totals: Totals
+    waits_for: tuple[str, ...] = ()
 
 
 def run_here(manifest: Manifest, here: Here) -> Outcome:
@@ -127,13 +154,17 @@ class _Run:
         spec = self.manifest.spec
         if unset := missing(self.manifest, self.here.environ):
             self.here.say(f"a cluster would set {', '.join(unset)}; export what the agent needs of it")
-        previous = _left_behind(head)
+        previous = self._left_behind(head)
         attempt = Attempt(
             head.summary.attempt,
             failures=sum(head.summary.ends.get(cause, 0) for cause in OWN_CAUSES),
             limit=spec.retry.executor_failures,
         )
         while True:
+            ready = self._wait_at_gates(head)
+            if isinstance(ready, Outcome):
+                return ready
+            head = ready
             number = max(attempt.number, head.summary.attempt) + 1
             attempt = replace(attempt, number=number, steps_before=head.summary.steps_done)
             exited, interrupted = self._attempt(head, number, previous)
@@ -144,14 +175,17 @@ class _Run:
             match verdict:
                 case Report():
                     return self._report(head)
+                case Again() | Wait() if interrupted:
+                    return self._interrupted(head)
+                case Wait(previous=previous):
+                    attempt = replace(attempt, fruitless=0)
                 case Stop(reason=reason, message=message):
                     return _standing(head, reason, message)
                 case GiveUp(reason=reason, message=message):
                     return self._report(self._end(head, Phase.FAILED, reason, message))
-                case Again() if interrupted:
-                    return _standing(head, "Interrupted", interrupted=True)
-                case Again(previous=previous, pause=pause):
-                    self._wait(previous, pause)
+                case Again(previous=end, pause=pause):
+                    self._wait(end, pause)
+                    previous = _worth_telling(previous, end, head)
                     attempt = replace(attempt, failures=verdict.failures, fruitless=verdict.fruitless)
 
     def _attempt(self, head: HeadSeen, number: int, previous: PreviousEnd | None) -> tuple[Exited, bool]:
@@ -167,7 +201,10 @@ class _Run:
             previous=previous,
         )
         environ = environment_of(seat, self.manifest, self.here.environ, self.here.folder)
-        with Executor(environ, self.here.folder, self.here.on_line) as executor:
+        lines = self.here.errors_as_lines
+        with Executor(environ, self.here.folder, self.here.on_line, errors_as_lines=lines) as executor:
+            note(self.here.data, seat.run_id, number, seat.writer, trace_of(executor.pid))
+            self.here.on_standing(Standing(number, head.at.head.totals))
             self.here.say(_opening(head, number, previous))
             self.here.say(f"executor pid {executor.pid}; kill it to see it resume")
             try:
@@ -184,21 +221,51 @@ class _Run:
             self.here.say(f"{said}; the next one starts in {pause:.0f} s")
             self.here.pause(pause)
 
-    def _end(self, head: HeadSeen, phase: Phase, reason: str, message: str) -> HeadSeen:
-        """End the run from outside, unless it has ended by itself."""
-        while not head.summary.phase.terminal:
+    def _wait_at_gates(self, head: HeadSeen) -> HeadSeen | Outcome:
+        """Return the head once an executor has something to do, or how the run stands if there is nothing."""
+        here = self.here
+        commands = Commands(self.manifest.name, here.options)
+        while head.summary.phase is Phase.WAITING:
+            gates = head.at.head.gates
+            here.on_standing(Standing(head.summary.attempt, head.at.head.totals, summary_of(gates)))
+            waiting = Waiting(self.runs, head, commands, here.user, here.say, here.pause, here.ask)
             try:
-                return self.runs.end(head, phase=phase, reason=reason, message=message)
-            except Stale:
-                head = head_of(self.runs, self.manifest.namespace, head.summary.run_id)
+                seen = waiting.until_answered()
+            except KeyboardInterrupt:
+                return self._interrupted(head)
+            if seen is head:
+                break
+            if seen is None:
+                return _standing(head, "RunDeleted", "the run was deleted from the store while it waited")
+            if seen.summary.attempt > head.summary.attempt:
+                there = f"attempt {seen.summary.attempt} of the run was started elsewhere, and goes on there"
+                return _standing(seen, "Fenced", there)
+            if seen.summary.phase is not Phase.WAITING:
+                return self._report(seen)
+            head = seen
         return head
+
+    def _interrupted(self, head: HeadSeen) -> Outcome:
+        return _standing(head, "Interrupted", interrupted=True, ways=self._ways(head))
+
+    def _ways(self, head: HeadSeen) -> tuple[str, ...]:
+        """Return how a run goes on that waits, or that has halted where somebody can decide."""
+        if not head.at.head.gates:
+            return ()
+        commands = Commands(self.manifest.name, self.here.options)
+        _, questions = read_questions(self.store, head.at.head)
+        return tuple(line for each in questions for line in ways_on(each, commands))
+
+    def _end(self, head: HeadSeen, phase: Phase, reason: str, message: str) -> HeadSeen:
+        return end_run(self.runs, head, phase=phase, reason=reason, message=message)
 
     def _report(self, head: HeadSeen) -> Outcome:
         said = head.summary.outcome
         if head.summary.phase.terminal:
-            self._note(head.summary.phase)
-        result = self._result(head)
-        return _standing(head, said.reason if said else "", said.message if said else "", result=result)
+            note_outcome(self.runs, head)
+            forget(self.here.data, head.summary.run_id)
+        reason, message = (said.reason, said.message) if said else ("", "")
+        return _standing(head, reason, message, result=self._result(head), ways=self._ways(head))
 
     def _result(self, head: HeadSeen) -> Any:
         """Return the encoded result, from the head or, where it is large, from its blob."""
@@ -208,13 +275,14 @@ class _Run:
         digest = said.result_ref.rpartition("/")[2]
         return values.read(self.store, self._keys(head), Value(blob=digest))
 
-    def _note(self, phase: Phase) -> None:
-        """Let the name say how its run ended; whoever changes the name meanwhile knows better."""
-        namespace = self.manifest.namespace
-        known = self.runs.look_up(namespace, self.manifest.name)
-        if known is not None:
-            with contextlib.suppress(Stale):
-                self.runs.note_outcome(namespace, known, phase.value)
+    def _left_behind(self, head: HeadSeen) -> PreviousEnd | None:
+        """Return the end of an attempt of an earlier call, which nobody waited for."""
+        cause = _CAUSES.get(head.summary.phase)
+        attempt = head.summary.attempt
+        if attempt == 0 or cause is None:
+            return None
+        proved = proved_gone(self.here.data, head.summary.run_id, attempt, head.summary.writer)
+        return PreviousEnd(attempt=attempt, cause=cause, fault="disruption", proved=proved)
 
     def _keys(self, head: HeadSeen) -> StoreKeys:
         return StoreKeys(self.manifest.namespace, head.summary.run_id)
@@ -229,20 +297,29 @@ def _expired(record: NameRecord) -> Outcome:
 
 
 def _standing(
-    head: HeadSeen, reason: str, message: str = "", *, result: Any = None, interrupted: bool = False
+    head: HeadSeen,
+    reason: str,
+    message: str = "",
+    *,
+    result: Any = None,
+    interrupted: bool = False,
+    ways: tuple[str, ...] = (),
 ) -> Outcome:
     said = head.summary
-    return Outcome(said.run_id, said.phase, reason, message, result, said.steps_done, interrupted)
+    return Outcome(said.run_id, said.phase, reason, message, result, said.steps_done, interrupted, ways)
 
 
-_TRIED: Final = frozenset({Phase.RUNNING, Phase.WAITING})
+_CAUSES: Final = {Phase.RUNNING: "Interrupted", Phase.WAITING: "Waiting", Phase.HALTED: "Halted"}
+"""How an attempt ended that is known by the run's phase alone."""
 
 
-def _left_behind(head: HeadSeen) -> PreviousEnd | None:
-    """Return the end of an attempt that an earlier call left behind: nobody knows more of it."""
-    if head.summary.attempt == 0 or head.summary.phase not in _TRIED:
-        return None
-    return PreviousEnd(attempt=head.summary.attempt, cause="Interrupted", fault="disruption")
+def _worth_telling(before: PreviousEnd | None, end: PreviousEnd, head: HeadSeen) -> PreviousEnd:
+    """Return which end the next attempt records: that of the attempt that held the run, unless it was told.
+
+    An attempt that was lost before it could claim the run has done nothing that its end could prove.
+    """
+    unclaimed = head.summary.attempt < end.attempt
+    return before if unclaimed and before is not None and end.fault == "disruption" else end
 
 
 def _opening(head: HeadSeen, number: int, previous: PreviousEnd | None) -> str:

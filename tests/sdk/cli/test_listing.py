@@ -130,6 +130,12 @@ def test_scripts_get_json(shop: Shop) -> None:
             "goal": "sort the mail",
             "named": True,
             "problem": "",
+            "failed": 0,
+            "skipped": 0,
+            "group": "",
+            "tokens": 0,
+            "cost_usd": 0.0,
+            "waits_for": [],
         }
     ]
 

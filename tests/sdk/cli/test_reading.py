@@ -108,7 +108,8 @@ def test_the_steps_of_the_only_run_are_shown(store: FileStore) -> None:
         "3 save recorded 2 03-01 12:00:00 1.50 s 19.5 KiB 2 2",
         "3 send failed 3 03-01 12:00:02 0.25 s 2 2",
     ]
-    assert shown.stderr == f"run default/one ({keys.run_id}): Running, 2/4 steps, attempt 2, record 3\n"
+    counts = "2/4 steps, 1 failed, attempt 2, record 3"
+    assert shown.stderr == f"run default/one ({keys.run_id}): Running, {counts}\n"
 
 
 def test_a_step_that_failed_and_will_be_tried_again_is_shown_with_its_error(store: FileStore) -> None:
@@ -130,6 +131,11 @@ def test_a_step_that_failed_and_will_be_tried_again_is_shown_with_its_error(stor
             "summary": "",
             "meta": {},
             "calls": [],
+            "tokens": 0,
+            "cost_usd": 0.0,
+            "by": "",
+            "at": "",
+            "reason": "",
         }
     ]
 

@@ -126,9 +126,8 @@ def test_an_interrupted_run_lets_the_step_in_flight_end_and_goes_on_when_called_
     assert gone(pid)
     again = milepost(desk, "run", manifest)
     assert code == 130
-    assert f"interrupted; 2 steps are recorded, and `milepost run {manifest}` goes on after them" in errors(
-        desk
-    )
+    command = f"milepost run {manifest} --store {desk.store.uri}"
+    assert f"interrupted; 2 steps are recorded, and `{command}` goes on after them" in errors(desk)
     assert (again.returncode, json.loads(again.stdout)) == (0, "let go")
     assert len(desk.calls()) == 2
 

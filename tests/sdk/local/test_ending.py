@@ -9,7 +9,18 @@ from milepost.api.exits import Exit
 from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary, Outcome
 from milepost.checkpoint.records import PreviousEnd
-from milepost.local.ending import FRUITLESS, Again, Attempt, GiveUp, Next, Report, Stop, after_exit, phrase
+from milepost.local.ending import (
+    FRUITLESS,
+    Again,
+    Attempt,
+    GiveUp,
+    Next,
+    Report,
+    Stop,
+    Wait,
+    after_exit,
+    phrase,
+)
 from milepost.local.process import Exited
 
 ATTEMPT = Attempt(number=2, steps_before=3)
@@ -33,7 +44,14 @@ def a_head(phase: Phase = Phase.RUNNING, *, attempt: int = 2, steps: int = 3) ->
 
 def an_end(cause: str, fault: str, code: int, message: str = "") -> PreviousEnd:
     return PreviousEnd.model_validate(
-        {"attempt": 2, "cause": cause, "fault": fault, "exit_code": code, "message": message}
+        {
+            "attempt": 2,
+            "cause": cause,
+            "fault": fault,
+            "exit_code": code,
+            "message": message,
+            "proved": True,
+        }
     )
 
 
@@ -53,6 +71,21 @@ KILLED = an_end("KilledBySignal", "disruption", 137, "SIGKILL")
             a_head(Phase.HALTED, attempt=1),
             Again(KILLED, 0, 1),
             id="killed, an earlier one halted",
+        ),
+        pytest.param(
+            Exited(0), a_head(Phase.WAITING), Wait(an_end("Waiting", "disruption", 0)), id="waits, exit 0"
+        ),
+        pytest.param(
+            Exited(-9),
+            a_head(Phase.WAITING),
+            Wait(an_end("Waiting", "disruption", 137)),
+            id="waits, then killed",
+        ),
+        pytest.param(
+            Exited(-9),
+            a_head(Phase.WAITING, attempt=1),
+            Again(KILLED, 0, 1),
+            id="killed, an earlier one waited",
         ),
         pytest.param(
             Exited(0),

@@ -158,7 +158,7 @@ def test_one_of_several_runs_is_chosen_by_name() -> None:
             more("colour: red"),
             (
                 "spec.colour (line 10): is no field here; there are agent, goal, inputs, rerun, store, "
-                "checkpoint, retry, deletionPolicy, retentionSeconds, suspend, cancel, pod"
+                "checkpoint, resume, limits, retry, deletionPolicy, retentionSeconds, suspend, cancel, pod"
             ),
         ),
         (
