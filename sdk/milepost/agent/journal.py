@@ -9,11 +9,12 @@ catch everything: the process ends instead.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,12 +22,14 @@ from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 from milepost.agent.ahead import Ahead
+from milepost.agent.events import Events
 from milepost.agent.memory import Memory
+from milepost.agent.stillness import Stillness
 from milepost.api.names import Entropy
 from milepost.checkpoint import codec, inbox, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateType, gate_id
+from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateType, Waiting, gate_id
 from milepost.checkpoint.records import (
     Degraded,
     Event,
@@ -48,7 +51,7 @@ from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
 from milepost.errors import AgentStuck, Damaged, FormatTooNew, MilepostError, RunHalted, RunRestarts
 
-__all__ = ["LINGER", "MAX_INLINE_INPUT", "Journal", "Rules"]
+__all__ = ["LINGER", "LINGER_AT_GATE", "MAX_INLINE_INPUT", "Journal", "Rules"]
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -58,6 +61,9 @@ MAX_INLINE_INPUT = 2 * 1024
 
 LINGER: Final = 0.005
 """Seconds that a commit waits for other running steps to end and share its write."""
+
+LINGER_AT_GATE: Final = 1.0
+"""Seconds without a step in flight after which a run that has come to a gate is taken to wait there."""
 
 HALT_PATIENCE: Final = 30.0
 """Seconds that steps in flight have to end when the run halts."""
@@ -75,6 +81,7 @@ class Rules:
 
     `cost_nano_usd` is in billionths of a US dollar. `memory_every` is how many steps are recorded between two
     copies of the agent's memory. `same_code` says that the code is the one that wrote what is recorded.
+    `linger` is for how many seconds nothing must be under way until the process ends for gates alone.
     """
 
     steps: int | None = None
@@ -82,6 +89,13 @@ class Rules:
     cost_nano_usd: int | None = None
     memory_every: int = 10
     same_code: bool = True
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return not (self.steps is None and self.tokens is None and self.cost_nano_usd is None)
+
+    linger: float = LINGER_AT_GATE
 
 
 class Journal:
@@ -115,6 +129,8 @@ class Journal:
         self._planned = self.state.totals.steps_total
         self._tasks: Mapping[str, tuple[str, ...]] = {}
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._stillness = Stillness(rules.linger, self._wait)
+        self.waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ahead = Ahead(State())
         self._together: set[str] = set()
         self._in_groups: Counter[str] = Counter()
@@ -124,6 +140,7 @@ class Journal:
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.memory = Memory()
+        self.events = Events()
         self.rules = rules
         self.clock = clock
         self.entropy = entropy
@@ -209,11 +226,16 @@ class Journal:
 
     def never_awaited(self) -> list[str]:
         """Return what the author's code has started and not awaited, and take it away."""
-        left = list(self._made)
-        for made in self._made.values():
+        # What was closed is none of them: `parallel` does so with what it does not begin after a failure.
+        left = {
+            place: made
+            for place, made in self._made.items()
+            if inspect.getcoroutinestate(made) == inspect.CORO_CREATED
+        }
+        for made in left.values():
             made.close()
         self._made.clear()
-        return left
+        return list(left)
 
     def replaying(self, branch: str) -> bool:
         """Tell whether recorded steps of a branch are still ahead of its code."""
@@ -243,7 +265,8 @@ class Journal:
         linger = LINGER if self._in_flight > self._committing else 0.0
         held = deferrable and all(event.step.group in self._together for event in completed)
         try:
-            await self._committer.commit(*noted, *events, deferrable=deferrable, held=held, linger=linger)
+            with self.under_way():
+                await self._committer.commit(*noted, *events, deferrable=deferrable, held=held, linger=linger)
         finally:
             self._committing -= 1
 
@@ -358,6 +381,27 @@ class Journal:
             answer=None if answer.answer is None else await self.keep(answer.answer),
         )
 
+    def under_way(self) -> AbstractContextManager[None]:
+        """Count something as going on, so that the process does not end for gates alone."""
+        return self._stillness.under_way()
+
+    async def freeze(self, let_go: Callable[[], bool]) -> NoReturn:
+        """Wait at a gate that is on record: for ever, as far as this process goes.
+
+        `let_go` is called once all else is still, too, and says whether something can begin by that.
+        """
+        with self._stillness.frozen(let_go):
+            await self._leave()
+
+    def _wait(self) -> None:
+        self.stop()
+        if not self.waits.done():
+            self.waits.set_result(None)
+
+    async def record_waiting(self) -> None:
+        """Return once it is durable that the run waits, and everything before, its memory too."""
+        await self.commit(*([await self._remembered()] if self.memory.changed else []), Waiting())
+
     def facts_like(self, component: str) -> list[str]:
         """Return the facts whose place had this component, whatever its number, that no step has adopted."""
         return [
@@ -378,11 +422,9 @@ class Journal:
         place = self.state.facts[step]
         return await self._event(place.seq, StepCompleted, lambda event: event.step.id == step)
 
-    async def recorded(self, step: str) -> StepCompleted | None:
-        """Return the record of a completed step; None if the step is not completed."""
-        place = self.state.completed.get(step)
-        if place is None:
-            return None
+    async def recorded(self, step: str) -> StepCompleted:
+        """Return the record of a step that is completed."""
+        place = self.state.completed[step]
         return await self._event(place.seq, StepCompleted, lambda event: event.step.id == step)
 
     async def called(self, seq: int, key: str) -> ToolCalled:
@@ -452,11 +494,19 @@ class Journal:
 
     async def may_start(self) -> None:
         """Return if a step may start; never return once the process is stopping, or the run is used up."""
-        if not self._stopping:
+        if self.rules.limited and not self._stopping:
             await self._check_limits()
+        await self.may_go_on()
+
+    async def may_go_on(self) -> None:
+        """Return if the agent's code may go on; never return once the process is stopping."""
         if self._stopping:
-            self._left.append(asyncio.get_running_loop().create_future())
-            await self._left[-1]
+            await self._leave()
+
+    async def _leave(self) -> NoReturn:
+        self._left.append(asyncio.get_running_loop().create_future())
+        await self._left[-1]
+        raise AssertionError("nobody says that it is over")
 
     async def _check_limits(self) -> None:
         totals, rules = self.state.totals, self.rules
@@ -480,7 +530,8 @@ class Journal:
         self._idle.clear()
         counted = _counted.set(True)
         try:
-            yield
+            with self.under_way():
+                yield
         finally:
             _counted.reset(counted)
             self._in_flight -= 1
@@ -491,7 +542,8 @@ class Journal:
     async def _from_store(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, persist, call, self._patience)
+            with self.under_way():
+                return await loop.run_in_executor(self._threads, persist, call, self._patience)
         except Damaged as error:
             message = await loop.run_in_executor(self._threads, self._committer.explain, error)
             await self.halt(type(error).__name__, message)

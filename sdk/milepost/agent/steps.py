@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from types import FunctionType
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
@@ -136,27 +136,27 @@ class Step:
         self.journal.reach(self.place)
         withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
         self.branch.stale_before = max(self.branch.stale_before, withdrawn)
-        recorded = await self._recorded()
+        state = self.journal.state
+        recorded = await self._standing() if self.place.id in state.completed else None
         if recorded is not None:
             self.branch.consumed(recorded.ended_at)
             return await self._read(recorded)
-        failed = self.journal.state.failed.get(self.place.id, [])
+        failed = state.failed.get(self.place.id, [])
         if failed and failed[-1].final:
             return await self._fail_again(failed[-1])
         inputs = self._inputs()
         await check_order(self.journal, self.branch, self.place, None)
-        adopted = await adopt(self.journal, self.place, inputs)
+        adopted = await adopt(self.journal, self.place, inputs) if state.facts else None
         if adopted is not None:
             self.branch.consumed(adopted.ended_at)
             return await self._read(adopted)
-        await self._approved()
+        if self.tool is not None and self.tool.requires_approval:
+            await gates.approve_call(self.journal, self.branch, self.place, self.fn, self.arguments)
         return await self._run(inputs, failed)
 
-    async def _recorded(self) -> StepCompleted | None:
-        """Return the step's record, if it has one that stands."""
+    async def _standing(self) -> StepCompleted | None:
+        """Return the step's record, if it stands."""
         recorded = await self.journal.recorded(self.place.id)
-        if recorded is None:
-            return None
         return await standing(
             self.journal,
             self.branch,
@@ -206,7 +206,7 @@ class Step:
         given = (self.options.attempts, self.options.retry.attempts, self.journal.step_attempts)
         return next(limit for limit in given if limit is not None)
 
-    @property
+    @cached_property
     def tool(self) -> Tool[..., Any] | None:
         """The tool that the step's function is, if it is one."""
         return self.fn if isinstance(self.fn, Tool) else bound_tool(self.fn)
@@ -229,11 +229,6 @@ class Step:
             self.journal.input(encoded(value, kind, path=f"argument {index} of step {self.place.id}"))
             for index, (value, kind) in enumerate(zip(self.arguments, declared, strict=True), start=1)
         )
-
-    async def _approved(self) -> None:
-        """Return once the call that the step makes was approved, where its tool asks for that."""
-        if self.tool is not None and self.tool.requires_approval:
-            await gates.approve_call(self.journal, self.branch, self.place, self.fn, self.arguments)
 
     async def _try(self, number: int, inputs: tuple[Input, ...]) -> Any:
         each_call = (self.options.granularity or self.journal.granularity) == "tool-call"
@@ -280,6 +275,8 @@ class Step:
 
     async def _in_time(self, attempt: Attempt) -> Any:
         """Return what the function returns, within the step's timeout and once what it requires is there."""
+        if self.options.timeout is None and self.options.requires is None:
+            return await attempt.run(self.fn, self.arguments)
         limit = None if self.options.timeout is None else _seconds(self.options.timeout)
         timeout = asyncio.timeout(limit)
         try:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NoReturn
 
 from milepost.api.names import Entropy
@@ -32,6 +32,7 @@ from milepost.checkpoint.records import Event, Finished, Halted, Record
 from milepost.checkpoint.sealed import Segment
 from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Store
+from milepost.checkpoint.thread import CallingThread, Outcome
 from milepost.errors import Damaged, Misuse, RunHalted
 
 __all__ = ["Committed", "Committer"]
@@ -93,7 +94,7 @@ class Committer:
         self._ended = claimed.head.phase.terminal
         self._lost: BaseException | None = None
         self._damage: RunHalted | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="committer")
+        self._thread = CallingThread("committer")
         self._pid = os.getpid()
 
     @property
@@ -185,15 +186,13 @@ class Committer:
         self._in_flight, self._waiting = _batch(self._waiting)
         events = tuple(event for waiting in self._in_flight for event in waiting.events)
         # Callbacks and no task: the author's code may cancel every task that it finds.
-        writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write_or_lose, events)
-        writing.add_done_callback(self._written)
+        self._thread.call(partial(self._write_or_lose, events), self._written)
 
-    def _written(self, writing: asyncio.Future[Committed]) -> None:
-        error = writing.exception()
+    def _written(self, outcome: Outcome) -> None:
+        committed, error = outcome
         if error is not None:
             self._fail(error)
             return
-        committed = writing.result()
         try:
             self._state.apply(committed.record, committed.head.chain, committed.head.keys.head)
             self._on_commit(committed)

@@ -6,11 +6,13 @@ never looks inside them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-__all__ = ["Data", "ErrorData", "Input", "Message", "StepPlace", "Text", "Usage", "Value"]
+__all__ = ["Data", "ErrorData", "Input", "Message", "StepPlace", "Text", "Usage", "Value", "changed"]
+
+D = TypeVar("D")
 
 MAX_MESSAGE: Final = 2000
 """Characters of a message about a whole run. With a result inline it still fits a head."""
@@ -27,6 +29,14 @@ def _cut(text: Any) -> Any:
 
 Text: TypeAlias = Annotated[str, BeforeValidator(_printable)]
 Message: TypeAlias = Annotated[str, BeforeValidator(_cut), BeforeValidator(_printable)]
+
+
+def changed(whole: D, **changes: Any) -> D:
+    """Return a dataclass with other values in some fields, all of which its constructor takes.
+
+    What `dataclasses.replace` does, at a third of its cost; a head has thirty fields and one is made a step.
+    """
+    return type(whole)(**{**vars(whole), **changes})
 
 
 class Data(BaseModel):

@@ -8,10 +8,11 @@ Folding the same records always gives the same state, whoever does it and wherev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from milepost.api.resource import Phase
+from milepost.checkpoint.data import changed
 from milepost.checkpoint.formats import checked
 from milepost.checkpoint.gates import Decided, Gate, GateAt, GateOpened, GateType, Waiting
 from milepost.checkpoint.records import (
@@ -81,7 +82,7 @@ def advance(  # noqa: C901, PLR0911, PLR0912  (an arm a kind of event)
                 return totals, running
             ends = {**totals.ends, end.cause: totals.ends.get(end.cause, 0) + 1}
             own_fault = end.fault in ("agent", "memory")
-            return replace(
+            return changed(
                 totals,
                 ends=ends,
                 lost_tries=totals.lost_tries + own_fault,
@@ -89,19 +90,19 @@ def advance(  # noqa: C901, PLR0911, PLR0912  (an arm a kind of event)
             ), running
         case Planned(total=total, replanned=replanned):
             known = totals.steps_total if total is None else total
-            return replace(totals, steps_total=known, replans=totals.replans + replanned), phase
+            return changed(totals, steps_total=known, replans=totals.replans + replanned), phase
         case StepCompleted() | StepFailure():
             return _after_try(totals, event), phase
         case StepSkipped():
-            return replace(totals, steps_skipped=totals.steps_skipped + 1), phase
+            return changed(totals, steps_skipped=totals.steps_skipped + 1), phase
         case GroupClosed():
-            return replace(totals, group="", group_done=0), phase
+            return changed(totals, group="", group_done=0), phase
         case Degraded():
-            return replace(totals, gaps=totals.gaps + 1), phase
+            return changed(totals, gaps=totals.gaps + 1), phase
         case Withdrawn():
-            return replace(totals, steps_done=totals.steps_done - 1), phase
+            return changed(totals, steps_done=totals.steps_done - 1), phase
         case Resumed(strategy="RestartWithContext"):
-            return replace(totals, steps_done=0, steps_failed=0, steps_skipped=0, gaps=0, group=""), phase
+            return changed(totals, steps_done=0, steps_failed=0, steps_skipped=0, gaps=0, group=""), phase
         case Waiting():
             return totals, Phase.WAITING
         case Halted():
@@ -154,7 +155,7 @@ def _after_try(totals: Totals, event: StepCompleted | StepFailure) -> Totals:
     if completed:
         group = event.step.group
         group_done = 0 if not group else group_done + 1 if group == totals.group else 1
-    return replace(
+    return changed(
         totals,
         lost_tries=0,
         oom_at_step=0,

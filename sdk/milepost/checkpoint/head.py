@@ -24,6 +24,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 from milepost.checkpoint.base import KEPT, Base, base_key
+from milepost.checkpoint.data import changed
 from milepost.checkpoint.fold import Totals, advance, gates_after, parse_totals
 from milepost.checkpoint.formats import NEWEST, Kind, checked
 from milepost.checkpoint.gates import GateAt, parse_gate
@@ -317,7 +318,7 @@ def draft(
     )
     line = line_of(record)
     sealed, tail = _make_room(head.tail, line)
-    after = replace(
+    after = changed(
         head,
         epoch=epoch,
         attempt=attempt,
