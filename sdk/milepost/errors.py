@@ -286,11 +286,12 @@ class NotStorable(AgentError):
 
 
 class KeyNeeded(AgentError):
-    """Two steps of one name run at once in one branch, so their numbers would depend on timing."""
+    """Only a key can say which one it is: of two steps of a name that run at once, or of two events."""
 
-    def __init__(self, step: str) -> None:
+    def __init__(self, step: str, message: str = "") -> None:
         super().__init__(
-            f"step {step!r} is started a second time while the first is still running in the same branch; "
+            message
+            or f"step {step!r} is started a second time while the first is still running in the same branch; "
             f'give each its own key: run.step("{step}", ..., key=...), or use run.parallel'
         )
         self.step = step

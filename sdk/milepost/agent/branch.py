@@ -76,10 +76,17 @@ class Branch:
             group=current_group.get(),
         )
 
-    def gate(self, name: str, key: str | int | None) -> StepPlace:
-        """Take the place of the next gate of this name. Raises as `place` does."""
-        number = self._number(f"@{name}", name) if key is None else 1
-        place_id = self._take(gate_component(step_component(name, key=key, number=number)), "gate")
+    def gate(self, name: str, key: str | int | None, *, again: bool = False) -> StepPlace:
+        """Take the place of the next gate of this name. Raises as `place` does.
+
+        With `again` a key may be given more than once; then it is numbered, too.
+        """
+        numbered = key is None or again
+        number = self._number(f"@{step_component(name, key=key)}", name) if numbered else 1
+        component = step_component(name, key=key, number=number)
+        if key is not None and number > 1:
+            component = f"{component}#{number}"
+        place_id = self._take(gate_component(component), "gate")
         return StepPlace(
             id=place_id,
             branch=self.path,

@@ -277,7 +277,7 @@ class Run:
         """
         self._check_place(f"event {name!r}")
         branch = current_branch.get()
-        place = branch.gate(name, key)
+        place = branch.gate(name, key, again=True)
         return self._journal.awaited(
             place.id, gates.event(self._journal, branch, place, type, expires=expires)
         )

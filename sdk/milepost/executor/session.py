@@ -37,7 +37,7 @@ from milepost.checkpoint.fold import State, environment_of
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.isolation import Isolation, check_isolation
-from milepost.checkpoint.records import Claimed, Finished, Halted, Started
+from milepost.checkpoint.records import Claimed, Finished, Halted, Started, Value
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
 from milepost.errors import (
@@ -64,6 +64,9 @@ T = TypeVar("T")
 
 THREADS: Final = 64
 """Most plain functions that may run as steps at once; asyncio's own default is smaller than a fan-out."""
+
+MAX_SHOWN: Final = 5
+"""Gates, or steps, that a message about them names."""
 
 RELEASED: Final = Ending(Exit.RELEASED, "Released", "stopped by SIGTERM; the next pod goes on")
 
@@ -276,10 +279,26 @@ class Session:
         current_branch.set(Branch(now=datetime.fromisoformat(began)))
         # Held on to beyond this call: a task that is collected is unwound.
         self._work = asyncio.create_task(self._finish(agent, journal), name="agent")
-        await _first_of(self._work, self._stop.asked)
-        if not self._work.done():
+        await _first_of(self._work, self._stop.asked, journal.waits)
+        if self._work.done():
+            return self._work.result()
+        if self._stop.asked.done():
             return await self._release(self._work, journal)
-        return self._work.result()
+        return await self._wait(self._work, journal)
+
+    async def _wait(self, work: asyncio.Task[Ending], journal: Journal) -> Ending:
+        """Record that the run waits at its gates, and leave them to the next pod."""
+        while True:
+            recorded = asyncio.create_task(journal.record_waiting(), name="waiting")
+            await _first_of(work, recorded)
+            if work.done():
+                return work.result()
+            if not recorded.cancelled():
+                break
+        recorded.result()
+        gates = [f"{gate.type} {gate.name}" for gate in journal.state.gates.values()]
+        shown = ", ".join(gates[:MAX_SHOWN]) + (", ..." if len(gates) > MAX_SHOWN else "")
+        return Ending(Exit.COMMITTED, "Waiting", f"waits for {shown}")
 
     async def _release(self, work: asyncio.Task[Ending], journal: Journal) -> Ending:
         """Let what is in flight end, then leave the run to the next pod."""
@@ -299,23 +318,31 @@ class Session:
         Steps that it started and did not wait for are waited for here, so that what they do is recorded.
         """
         current_branch.get().main = asyncio.current_task()
+        result: Value | None = None
+        failure: Ending | None
         try:
             value = await agent.fn(Run(journal, retry=agent.retry), **agent.arguments(journal.state.inputs()))
             data, _ = codec.store(value, codec.declared_result(agent.fn), path="result")
+            # A task that was made last has not begun yet what it awaits.
+            await asyncio.sleep(0)
         except (SystemExit, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            ending = _failure(error)
-            self.log.exception("agent-failed", reason=ending.reason)
-            finished = Finished(phase=Phase.FAILED, reason=ending.reason, message=ending.message)
+            failure = _failure(error)
+            self.log.exception("agent-failed", reason=failure.reason)
+            journal.never_awaited()
         else:
-            ending = Ending(Exit.COMMITTED, "Completed")
+            failure = _never_awaited(journal.never_awaited())
             # The status holds what is small; of all else it names the blob.
-            result = await journal.keep(data, MAX_RESULT_BYTES)
-            finished = Finished(phase=Phase.SUCCEEDED, reason=ending.reason, result=result)
+            result = None if failure else await journal.keep(data, MAX_RESULT_BYTES)
         journal.stop()
         await journal.idle()
-        await journal.commit(finished)
+        await journal.remember()
+        ending = failure or _completion(journal.state)
+        phase = Phase.FAILED if failure else Phase.SUCCEEDED
+        await journal.commit(
+            Finished(phase=phase, reason=ending.reason, message=ending.message, result=result)
+        )
         return ending
 
 
@@ -339,6 +366,25 @@ def _find(started: Started, version: str) -> Agent[..., Any]:
     agent = find_agent(started.entrypoint, version)
     agent.arguments(started.inputs)
     return agent
+
+
+def _never_awaited(places: list[str]) -> Ending | None:
+    if not places:
+        return None
+    shown = ", ".join(places[:MAX_SHOWN]) + (", ..." if len(places) > MAX_SHOWN else "")
+    message = f"the agent's code has begun and never awaited {shown}; write `await run.step(...)`"
+    return Ending(Exit.COMMITTED, "StepNeverAwaited", message)
+
+
+def _completion(state: State) -> Ending:
+    """Return how a run ends whose agent has returned: also with what the agent did without."""
+    failed = sum(tries[-1].final and not tries[-1].cancelled for tries in state.failed.values())
+    said = [
+        *([f"{failed} step{'s' * (failed > 1)} failed"] if failed else []),
+        *([f"{len(state.skipped)} skipped"] if state.skipped else []),
+        *(f"phase {group} went on without {', '.join(gone)}" for group, gone in state.degraded.items()),
+    ]
+    return Ending(Exit.COMMITTED, "CompletedWithErrors" if said else "Completed", "; ".join(said))
 
 
 def _failure(error: BaseException) -> Ending:
