@@ -87,7 +87,7 @@ async def standing(
     state = journal.state
     if valid is None or seq >= state.revalidate or branch.path in state.revalidated:
         return recorded
-    why = await _fault(read, valid)
+    why = await _fault(journal, read, valid)
     if not why:
         return recorded
     if once:
@@ -99,11 +99,14 @@ async def standing(
     return None
 
 
-async def _fault(read: Callable[[], Awaitable[Any]], valid: Callable[[Any], Awaitable[bool]]) -> str:
+async def _fault(
+    journal: Journal, read: Callable[[], Awaitable[Any]], valid: Callable[[Any], Awaitable[bool]]
+) -> str:
     """Return why the author's check does not accept the recorded result; empty where it does."""
     result = await read()
     try:
-        return "" if await valid(result) else "its recorded result is not valid any more"
+        with journal.under_way():
+            return "" if await valid(result) else "its recorded result is not valid any more"
     except Exception as error:  # noqa: BLE001  (the author's check; that it cannot say yes is a no)
         return f"checking its recorded result raised {qualified(error)}: {message_of(error)}"
 

@@ -199,7 +199,8 @@ class Step:
             if outcome.final:
                 raise _step_failed(outcome)
             chance = self.journal.entropy(1)[0] / 256
-            await asyncio.sleep(self.options.retry.pause(attempt, chance))
+            with self.journal.under_way():
+                await asyncio.sleep(self.options.retry.pause(attempt, chance))
             attempt += 1
 
     def _limit(self) -> int:

@@ -268,6 +268,7 @@ class Session:
                 cost_nano_usd=None if limits.cost_usd is None else round(limits.cost_usd * 1e9),
                 memory_every=agent.memory_every,
                 same_code=_same_code(committer.state, agent),
+                linger=self.settings.linger,
             ),
         )
         claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)

@@ -41,6 +41,7 @@ class Settings:
     previous_end: PreviousEnd | None
     grace: float
     store_deadline: float
+    linger: float
     termination_log: Path | None
     isolation: Isolation = Isolation.NONE
     limits: LimitsSpec = field(default_factory=LimitsSpec)
@@ -65,6 +66,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         previous_end=_previous_end(environment.get("MILEPOST_PREVIOUS_END", "")),
         grace=_number(environment, "MILEPOST_GRACE_SECONDS", "60", float, 0),
         store_deadline=_number(environment, "MILEPOST_STORE_DEADLINE_SECONDS", "120", float, 0),
+        linger=_number(environment, "MILEPOST_LINGER_SECONDS", "1", float, 0),
         termination_log=Path(termination_log) if termination_log else None,
         isolation=_isolation(environment.get("MILEPOST_ISOLATION", "")),
         limits=_json(environment, "MILEPOST_LIMITS", LimitsSpec),
