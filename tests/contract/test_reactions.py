@@ -178,7 +178,7 @@ class Commits(Claims):
         try:
             await committer.commit(event)
         finally:
-            committer._thread.shutdown()
+            committer.close()
 
 
 class Seals(Commits):

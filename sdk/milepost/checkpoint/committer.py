@@ -163,6 +163,10 @@ class Committer:
         finally:
             self._flushing -= 1
 
+    def close(self) -> None:
+        """Return once what is on its way is written, and the committer's thread has ended. Blocks."""
+        self._thread.close()
+
     def lose(self, error: Exception) -> NoReturn:
         """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
         self._fail(error)

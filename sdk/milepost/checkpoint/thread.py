@@ -26,7 +26,7 @@ class CallingThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def call(self, fn: Callable[[], Any], then: Callable[[Outcome], None]) -> None:
@@ -36,9 +36,16 @@ class CallingThread:
             self._thread.start()
         self._jobs.put((asyncio.get_running_loop(), fn, then))
 
+    def close(self) -> None:
+        """Return once the calls that were asked for are made, and the thread has ended."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
     def _work(self) -> None:
-        while True:
-            loop, fn, then = self._jobs.get()
+        while (job := self._jobs.get()) is not None:
+            loop, fn, then = job
             try:
                 outcome: Outcome = fn(), None
             except BaseException as error:  # noqa: BLE001  (handed to whoever asked for the call)
@@ -46,4 +53,4 @@ class CallingThread:
             # Whoever asked may have closed the loop; then nobody waits for the outcome.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(then, outcome)
-            del loop, fn, then, outcome
+            del job, loop, fn, then, outcome

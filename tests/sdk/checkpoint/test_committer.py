@@ -5,7 +5,7 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import NoReturn
 
@@ -88,8 +88,10 @@ class Executor:
 
 
 @pytest.fixture
-async def executor() -> Executor:
-    return Executor()
+async def executor() -> AsyncIterator[Executor]:
+    executor = Executor()
+    yield executor
+    executor.committer.close()
 
 
 async def every(*waits: Awaitable[None]) -> None:

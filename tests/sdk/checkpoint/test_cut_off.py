@@ -123,7 +123,7 @@ async def live(store: Dying, attempt: int = 1, steps: int = STEPS) -> Life:
     except (Ended, Crashed, RunHalted) as error:
         life.lost = error.__cause__ or error
     finally:
-        committer._thread.shutdown()
+        committer.close()
     return life
 
 
@@ -330,7 +330,7 @@ async def test_damage_that_is_met_while_merging_halts_the_run_and_records_what_e
         while done < STEPS:
             await committer.commit(a_step(f"step-{done}", "x" * SIZE))
             done += 1
-    committer._thread.shutdown()
+    committer.close()
 
     head = head_of(store.inner)
     last = [event for record, _ in head.records() for event in record.events][-1]
