@@ -25,13 +25,16 @@ from milepost.agent.journal import Journal, Rules
 from milepost.agent.run import Run
 from milepost.api.names import StoreKeys
 from milepost.api.resource import RunSpec
+from milepost.checkpoint import inbox
 from milepost.checkpoint.claim import claim
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import AnswerType, Gate
 from milepost.checkpoint.head import first_head
 from milepost.checkpoint.history import HeadAt, load, read_head, read_records
-from milepost.checkpoint.records import Event, PreviousEnd, Record, StepCompleted
+from milepost.checkpoint.inbox import Answer
+from milepost.checkpoint.records import Event, Halted, PreviousEnd, Record, StepCompleted
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.s3 import S3Store
 from milepost.checkpoint.sending import Patience
@@ -84,6 +87,7 @@ class RunInMemory:
     attempt: int = 0
     journals: list[Journal] = field(default_factory=list)
     lost: list[Exception] = field(default_factory=list)
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
         started = a_start(step_attempts=self.step_attempts, granularity=self.granularity)
@@ -118,7 +122,13 @@ class RunInMemory:
             every_steps=self.every_steps,
         )
         journal = Journal(
-            self.store, committer, clock=now, entropy=os.urandom, patience=patience, rules=self.rules
+            self.store,
+            committer,
+            clock=now,
+            entropy=os.urandom,
+            patience=patience,
+            rules=self.rules,
+            pause=self.pause,
         )
         await journal.begin()
         self.journals.append(journal)
@@ -128,6 +138,14 @@ class RunInMemory:
     def _lost(self, error: Exception) -> NoReturn:
         self.lost.append(error)
         raise error
+
+    def decide(self, type_: AnswerType, answer: Any = None) -> Gate:
+        """Answer the gate that the run has halted at, as a person does, and return it."""
+        (halt,) = self.events(Halted)[-1:]
+        assert halt.gate is not None
+        given = Answer(halt.gate.id, type_, "kim", now().isoformat(), "looked it up", answer)
+        inbox.give(self.store, self.keys, given, Patience(os.urandom))
+        return halt.gate
 
     @property
     def state(self) -> State:

@@ -12,13 +12,10 @@ outcome of the call that it interrupted is known, and on record.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
-
-from pydantic import TypeAdapter, ValidationError
 
 from milepost.agent.calls import Call, Happened, NotHappened, Outcome, Unknown
 from milepost.agent.failures import error_data, message_of, qualified
@@ -26,10 +23,11 @@ from milepost.agent.journal import Journal
 from milepost.agent.recorded import call_named
 from milepost.agent.tools import Tool
 from milepost.agent.unbroken import unbroken
+from milepost.agent.wanted import Unfit, Wanted
 from milepost.checkpoint import codec
-from milepost.checkpoint.gates import AnswerType, Decided
+from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Input, Intended, ToolCalled
-from milepost.errors import NotApplied, NotStorable
+from milepost.errors import Misuse, NotApplied, NotStorable
 
 __all__ = ["Effect", "about_intent", "ask_for_outcome"]
 
@@ -246,6 +244,7 @@ async def ask_for_outcome(
     `today` is the digest of the arguments of the call that the code makes in its place. What a person gives
     as its result has to be of `result_type`; else the person is asked again.
     """
+    wanted = _wanted(result_type, intent.tool)
     reason, message = "OutcomeUnknown", f"{call_named(intent)} may have happened or not: {why}"
     if today and intent.arguments != today:
         reason = "EffectDiffers"
@@ -257,35 +256,23 @@ async def ask_for_outcome(
             place=intent.step,
             about=about,
             options=_OPTIONS,
-            answer_schema=_schema(result_type),
+            answer_schema=wanted.schema,
         )
         if decided.type is AnswerType.NOT_DONE:
             return NotHappened()
+        given = decided.answer
         try:
-            return Happened(await _result(journal, decided, result_type))
-        except codec.DecodeError as error:
+            data = None if given is None else await journal.raw(given, path="the answer")
+            return Happened(wanted.fit(data)[1])
+        except Unfit as error:
             reason, message = "AnswerInvalid", f"{call_named(intent)} was said to have happened, but {error}"
             unfit += 1
             about = about | {"unfit": unfit}
 
 
-async def _result(journal: Journal, decided: Decided, declared: Any) -> Any:
-    """Return the result in a person's answer. Raises DecodeError where it is not of the declared type."""
-    data = None if decided.answer is None else await journal.raw(decided.answer, path="result")
+def _wanted(declared: Any, tool: str) -> Wanted:
     try:
-        return codec.decode(data, declared, path="result")
-    except codec.DecodeError as error:
-        # People write JSON as everybody does, a time for instance as text.
-        try:
-            return TypeAdapter(declared).validate_json(json.dumps(data), strict=True)
-        except ValidationError:
-            raise error from None
-
-
-def _schema(declared: Any) -> Any:
-    if declared in (Any, None, type(None)):
-        return None
-    try:
-        return TypeAdapter(declared).json_schema()
-    except Exception:  # noqa: BLE001  (a type of the author's that JSON Schema cannot describe)
-        return None
+        return Wanted(declared, f"tool {tool}")
+    except Misuse:
+        # Its result cannot be checked before the author's code has it.
+        return Wanted(Any, f"tool {tool}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from milepost import Call, Misuse, NotStorable, Retry, Run, StepFailed, tool
+from milepost import Call, Happened, Misuse, NotHappened, NotStorable, Retry, Run, StepFailed, tool
 from milepost.api.names import idempotency_key
 from milepost.checkpoint.records import StepCompleted, StepFailure, ToolCalled, Value
 from tests.support.sessions import RunInMemory, wait_until
@@ -400,10 +401,67 @@ def not_async(call: Call) -> None: ...
 async def no_call(number: int) -> None: ...
 
 
-@pytest.mark.parametrize(("fn", "message"), [(not_async, "async function"), (no_call, "must be a Call")])
-def test_a_keyed_tool_is_async_and_takes_a_call(fn: Callable[..., Any], message: str) -> None:
+async def sends(call: Call, number: int, *, draft: bool = False) -> None: ...
+
+
+async def verifies(call: Call, number: int, *, draft: bool = False) -> Happened[None] | NotHappened:
+    raise NotImplementedError
+
+
+async def verifies_less(call: Call, number: int) -> NotHappened:
+    raise NotImplementedError
+
+
+async def verifies_otherwise(call: Call, number: int, *, draft: bool = True) -> NotHappened:
+    raise NotImplementedError
+
+
+async def verifies_without_a_call(number: int, *, draft: bool = False) -> NotHappened:
+    raise NotImplementedError
+
+
+def verifies_at_once(call: Call, number: int, *, draft: bool = False) -> NotHappened:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("fn", "declared", "message"),
+    [
+        (not_async, {"effect": "keyed"}, "async function"),
+        (no_call, {"effect": "keyed"}, "must be a Call"),
+        (no_call, {"effect": "verified", "verify": verifies, "settles_within": 1}, "must be a Call"),
+        (sends, {"effect": "verified", "settles_within": 1}, "it needs verify"),
+        (sends, {"effect": "verified", "verify": verifies}, "settles_within"),
+        (sends, {"effect": "verified", "verify": verifies, "settles_within": -1}, "settles_within"),
+        (sends, {"effect": "verified", "verify": verifies_less, "settles_within": 1}, "the same parameters"),
+        (sends, {"effect": "verified", "verify": verifies_otherwise, "settles_within": 1}, "draft=False"),
+        (sends, {"effect": "verified", "verify": verifies_without_a_call, "settles_within": 1}, "Call first"),
+        (sends, {"effect": "verified", "verify": verifies_at_once, "settles_within": 1}, "has to be async"),
+        (sends, {"effect": "keyed", "verify": verifies}, "only a verified tool"),
+        (sends, {"effect": "irreversible", "settles_within": 1}, "only a verified tool"),
+    ],
+)
+def test_a_tool_that_lacks_what_its_effect_needs_is_refused(
+    fn: Callable[..., Any], declared: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
-        tool(effect="keyed")(fn)
+        tool(**declared)(fn)
+
+
+@pytest.mark.parametrize("settles_within", [90, 90.0, timedelta(seconds=90)])
+def test_a_tool_says_how_it_was_declared(settles_within: float | timedelta) -> None:
+    declared = tool(
+        effect="verified",
+        version="4",
+        verify=verifies,
+        settles_within=settles_within,
+        requires_approval=True,
+        deprecated=True,
+    )(sends)
+
+    assert (declared.name, declared.effect, declared.version) == ("sends", "verified", "4")
+    assert (declared.settles_within, declared.requires_approval, declared.deprecated) == (90.0, True, True)
+    assert (declared.has_effect, declared.has_intent) == (True, True)
 
 
 @pytest.mark.req("E1", "I3")

@@ -1,0 +1,325 @@
+"""Verified and irreversible calls that raise, are cancelled, or outlive their step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from milepost import Misuse, NotApplied, NotHappened, Permanent, Retry, Run, StepFailed, Unknown, tool
+from milepost.checkpoint.gates import AnswerType
+from milepost.checkpoint.records import Halted, Intended, StepCompleted, StepFailure, ToolCalled
+from milepost.errors import RunHalted
+from tests.support.effects import Outside, Paused, Receipt
+from tests.support.sessions import RunInMemory, wait_until
+
+AT_ONCE = Retry(wait=0)
+SEVEN = Receipt(number=7)
+
+Agent = Callable[[Run], Awaitable[Receipt]]
+
+
+@pytest.fixture
+def paused() -> Paused:
+    return Paused()
+
+
+@pytest.fixture
+def run(paused: Paused) -> RunInMemory:
+    return RunInMemory(pause=paused)
+
+
+def as_step(outside: Outside, kind: str, *, attempts: int = 3, timeout: float | None = None) -> Agent:
+    async def agent(run: Run) -> Receipt:
+        called = getattr(outside, kind)
+        result: Receipt = await run.step("it", called, 7, retry=AT_ONCE, attempts=attempts, timeout=timeout)
+        return result
+
+    return agent
+
+
+def in_body(outside: Outside, kind: str, *, attempts: int = 3, timeout: float | None = None) -> Agent:
+    async def agent(run: Run) -> Receipt:
+        async def body() -> Receipt:
+            result: Receipt = await getattr(outside, kind)(7)
+            return result
+
+        return await run.step("it", body, retry=AT_ONCE, attempts=attempts, timeout=timeout)
+
+    return agent
+
+
+PLACES = pytest.mark.parametrize("placed", [as_step, in_body])
+KINDS = pytest.mark.parametrize("kind", ["upload", "mail"])
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_verified_call_that_raises_after_its_effect_has_succeeded(
+    run: RunInMemory, paused: Paused, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside(after=[OSError("the answer was lost")])
+
+    assert await run.go_on(placed(outside, "upload")) == SEVEN
+
+    assert (outside.calls("upload"), outside.calls("ask")) == (1, 1)
+    assert paused.seconds == [60.0]
+    assert run.events(StepFailure) == []
+    (called,) = run.events(ToolCalled)
+    assert (called.outcome, called.error, called.external_id) == ("verified", None, "object-7")
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_verified_call_that_raises_before_its_effect_fails_the_try(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside(before=[OSError("no route")])
+
+    assert await run.go_on(placed(outside, "upload")) == SEVEN
+
+    assert [name for name, _, _ in outside.log] == ["upload", "ask", "upload"]
+    (failure,) = run.events(StepFailure)
+    assert (failure.error.message, failure.final) == ("no route", False)
+    first, second = run.events(ToolCalled)
+    assert first.error is not None
+    assert (first.error.message, first.outcome, second.error) == ("no route", "verified", None)
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_verified_call_that_raises_and_cannot_be_verified_halts_the_run(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside(after=[OSError("reset")], says=[Unknown("two match")])
+    with pytest.raises(RunHalted, match=r"it raised builtins\.OSError: reset; the tool says: two match"):
+        await run.go_on(placed(outside, "upload"))
+
+    (called,) = run.events(ToolCalled)
+    assert (called.unconfirmed, called.error is not None) == (True, True)
+    run.decide(AnswerType.DONE, {"number": 7})
+    assert await run.go_on(placed(outside, "upload")) == SEVEN
+    assert outside.calls("upload") == 1
+
+
+@pytest.mark.req("E3")
+@PLACES
+@pytest.mark.parametrize("error", [OSError("reset"), Permanent("refused")])
+async def test_what_an_irreversible_call_raises_is_an_unconfirmed_outcome(
+    run: RunInMemory, placed: Callable[..., Agent], error: Exception
+) -> None:
+    outside = Outside(after=[error])
+    for _ in range(2):
+        with pytest.raises(RunHalted, match="may have happened or not"):
+            await run.go_on(placed(outside, "mail"))
+
+    assert outside.calls("mail") == 1
+    (called,) = run.events(ToolCalled)
+    assert called.error is not None
+    assert (called.unconfirmed, called.error.message) == (True, str(error))
+    assert [each.reason for each in run.events(Halted)] == ["OutcomeUnknown"] * 2
+    assert run.events(StepFailure) == []
+    run.decide(AnswerType.DONE, {"number": 7})
+    assert await run.go_on(placed(outside, "mail")) == SEVEN
+    assert outside.calls("mail") == 1
+
+
+@pytest.mark.req("E3")
+@PLACES
+@KINDS
+async def test_a_call_that_says_that_it_was_not_applied_is_tried_again(
+    run: RunInMemory, placed: Callable[..., Agent], kind: str
+) -> None:
+    outside = Outside(before=[NotApplied("the server was busy")])
+
+    assert await run.go_on(placed(outside, kind)) == SEVEN
+
+    assert [name for name, _, _ in outside.log] == [kind, kind]
+    first, second = run.events(ToolCalled)
+    assert first.error is not None
+    assert (first.error.message, first.unconfirmed, second.error) == ("the server was busy", False, None)
+    assert [each.error.message for each in run.events(StepFailure)] == ["the server was busy"]
+
+
+@pytest.mark.req("E3", "G4")
+@PLACES
+@KINDS
+async def test_a_call_that_is_never_applied_fails_its_step_in_the_end(
+    run: RunInMemory, placed: Callable[..., Agent], kind: str
+) -> None:
+    outside = Outside(before=[NotApplied("busy")] * 3)
+    with pytest.raises(StepFailed) as failed:
+        await run.go_on(placed(outside, kind))
+
+    assert (failed.value.of(NotApplied), failed.value.attempts) == (True, 3)
+    assert run.state.intents.get("it", {}) == {}
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_timeout_goes_on_once_it_is_known_what_the_call_came_to(
+    run: RunInMemory, paused: Paused, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside()
+    outside.hang = "after"
+    assert await run.go_on(placed(outside, "upload", timeout=0.05)) == SEVEN
+
+    # The first try has timed out, the second is given what the first had come to.
+    (failure,) = run.events(StepFailure)
+    assert failure.error.kind == "builtins.TimeoutError"
+    assert (outside.calls("upload"), outside.calls("ask"), paused.seconds) == (1, 1, [60.0])
+    assert [each.outcome for each in run.events(ToolCalled)] == ["verified"]
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_call_that_was_cut_off_before_its_effect_is_made_again(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside()
+    outside.hang = "before"
+    assert await run.go_on(placed(outside, "upload", timeout=0.05)) == SEVEN
+
+    assert [name for name, _, _ in outside.log] == ["upload", "ask", "upload"]
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_an_irreversible_call_that_is_cut_off_by_a_timeout_halts_the_run(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside()
+    outside.hang = "after"
+    with pytest.raises(RunHalted, match="CancelledError"):
+        await run.go_on(placed(outside, "mail", timeout=0.05))
+    with pytest.raises(RunHalted):
+        await run.go_on(placed(outside, "mail"))
+
+    assert (outside.calls("mail"), run.events(StepFailure)) == (1, [])
+
+
+@pytest.mark.req("E3")
+@PLACES
+async def test_a_step_that_the_agent_stops_is_stopped_once_its_call_is_settled(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside()
+    outside.hang = "after"
+    caught: list[str] = []
+
+    async def agent(run: Run) -> str:
+        going = asyncio.create_task(_awaited(placed(outside, "upload")(run)))
+        await asyncio.to_thread(wait_until, lambda: outside.applied)
+        going.cancel()
+        await asyncio.sleep(0)
+        going.cancel()
+        try:
+            await going
+        except asyncio.CancelledError:
+            caught.append("stopped")
+        return "went on"
+
+    assert await run.go_on(agent) == "went on"
+
+    assert caught == ["stopped"]
+    (called,), (failure,) = run.events(ToolCalled), run.events(StepFailure)
+    assert (called.outcome, called.error, failure.cancelled) == ("verified", None, True)
+
+
+async def _awaited(result: Awaitable[Receipt]) -> Receipt:
+    return await result
+
+
+@pytest.mark.req("E3")
+async def test_a_call_that_is_cancelled_before_it_is_made_is_not_open(run: RunInMemory) -> None:
+    outside = Outside()
+
+    async def agent(run: Run) -> str:
+        async def body() -> str:
+            task = asyncio.create_task(outside.mail(7))
+            # It has handed its intent over, and waits for the record.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                return "cancelled"
+            return "made"
+
+        return await run.step("it", body)
+
+    assert await run.go_on(agent) == "cancelled"
+    assert (outside.log, len(run.events(Intended))) == ([], 1)
+    (called,) = run.events(ToolCalled)
+    assert called.error is not None
+    assert called.error.kind == "asyncio.exceptions.CancelledError"
+
+
+@pytest.mark.req("E3")
+async def test_a_step_waits_for_the_calls_that_it_did_not_wait_for(run: RunInMemory) -> None:
+    outside = Outside()
+    outside.hang = "moment"
+    started: list[asyncio.Task[Receipt]] = []
+
+    async def agent(run: Run) -> str:
+        async def body() -> str:
+            started.append(asyncio.create_task(outside.upload(7)))
+            await asyncio.sleep(0)
+            return "returned"
+
+        return await run.step("it", body)
+
+    assert await run.go_on(agent) == "returned"
+
+    kinds = [type(event) for event in (*run.events(ToolCalled), *run.events(StepCompleted))]
+    assert kinds == [ToolCalled, StepCompleted]
+    assert started[0].result() == SEVEN
+
+
+@KINDS
+async def test_a_body_that_catches_what_a_call_raises_goes_on(run: RunInMemory, kind: str) -> None:
+    outside = Outside(before=[NotApplied("busy")])
+
+    async def agent(run: Run) -> Receipt:
+        async def body() -> Receipt:
+            try:
+                return await (outside.upload if kind == "upload" else outside.mail)(6)
+            except NotApplied:
+                return await (outside.upload if kind == "upload" else outside.mail)(7)
+
+        return await run.step("it", body)
+
+    assert await run.go_on(agent) == SEVEN
+    assert [key for _, key, _ in outside.log] == [f"{'a' * 20}/it", f"{'a' * 20}/it/2"]
+
+
+@pytest.mark.parametrize("effect", ["none", "irreversible"])
+async def test_a_tool_that_needs_an_approval_is_refused_where_it_is_no_step(
+    run: RunInMemory, effect: str
+) -> None:
+    made: list[int] = []
+
+    @tool(effect=effect, requires_approval=True)  # type: ignore[call-overload, untyped-decorator]  # one of two
+    async def act(number: int) -> None:
+        made.append(number)
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            await act(7)
+
+        await run.step("it", body)
+
+    async def outside_of_a_step(_: Run) -> None:
+        await act(7)
+
+    with pytest.raises(StepFailed, match="requires an approval") as failed:
+        await run.go_on(agent)
+    with pytest.raises(Misuse, match="requires an approval"):
+        await run.go_on(outside_of_a_step)
+    assert (failed.value.of(Misuse), made) == (True, [])
+
+
+def test_what_a_tool_says_of_a_call_that_is_not_there_is_a_value() -> None:
+    assert NotHappened() == NotHappened()
