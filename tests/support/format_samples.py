@@ -233,6 +233,31 @@ def _step(number: int) -> records.Event:
     )
 
 
+def an_answer() -> bytes:
+    """Return an answer with all of its fields set, as it lies in the inbox."""
+    # Version 1 of the other kinds had no inbox.
+    from milepost.checkpoint import inbox  # noqa: PLC0415
+    from milepost.checkpoint.gates import AnswerType  # noqa: PLC0415
+    from milepost.checkpoint.memory import MemoryStore  # noqa: PLC0415
+    from milepost.checkpoint.sending import Patience  # noqa: PLC0415
+    from milepost.checkpoint.store import Found  # noqa: PLC0415
+
+    given = inbox.Answer(
+        gate="g" * 20,
+        type=AnswerType.APPROVE,
+        by="ann",
+        at=TIME,
+        reason="ja, gut\n",
+        answer={"text": "ä", "rows": [1, 2.5, None, True]},
+        request_digest="a" * 64,
+    )
+    store = MemoryStore()
+    inbox.give(store, KEYS, given, Patience(Counted()))
+    found = store.get(KEYS.answer(given.gate))
+    assert isinstance(found, Found)
+    return found.body
+
+
 def written(commit: heads.Commit) -> dict[str, bytes]:
     """Return what a commit writes before its head."""
     objects: Any = getattr(commit, "objects", None)

@@ -15,7 +15,7 @@ from milepost.api.names import StoreKeys
 from milepost.checkpoint.answers import Done, Lost, Purpose, Write
 from milepost.checkpoint.formats import NEWEST, Kind, checked, read_json, upgrade
 from milepost.checkpoint.gates import AnswerType, event_gate_id
-from milepost.checkpoint.sending import Patience, send
+from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt
 
@@ -54,11 +54,12 @@ def read(store: Store, keys: StoreKeys, gate: str) -> Answer | None:
 def give(store: Store, keys: StoreKeys, answer: Answer, patience: Patience) -> Answer:
     """Answer a gate, and return the answer that stands: this one, or the one that was there before.
 
-    Raises Corrupt, StoreUnavailable, StoreRefused.
+    Raises Corrupt, StoreUnavailable, StoreRefused, and ValueError where the answer is no JSON.
     """
     key = keys.answer(answer.gate)
     data = {"format": NEWEST[Kind.ANSWER], **asdict(answer)}
-    body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    body = text.encode("utf-8", "backslashreplace")
     outcome = send(store, Write(Purpose.ANSWER, key, body), patience)
     if isinstance(outcome, Lost):
         return _parsed(outcome.found, key, answer.gate)
@@ -74,9 +75,10 @@ def send_event(
     The gate need not be open yet. `event.gate` is set here. Raises as `give` does, and ValueError where
     there are too many.
     """
+    taken = {listed.key for listed in persist(lambda: list(store.list(keys.inbox)), patience)}
     for number in range(1, _MOST_EVENTS + 1):
         answer = replace(event, gate=event_gate_id(name, key, number))
-        if give(store, keys, answer, patience) is answer:
+        if keys.answer(answer.gate) not in taken and give(store, keys, answer, patience) is answer:
             return number
     raise ValueError(f"there are {_MOST_EVENTS} events {name!r} in the inbox")
 

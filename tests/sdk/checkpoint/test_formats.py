@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase, RunSpec
 from milepost.api.summary import NameRecord
+from milepost.checkpoint import inbox
 from milepost.checkpoint.base import Base, make_base, parse_base
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.formats import NEWEST, Kind, upgrade
@@ -102,6 +103,7 @@ TODAYS: Final[Mapping[Kind, Callable[[], bytes]]] = {
     Kind.BASE: lambda: make_base(a_state(), samples.KEYS, "ab" * 9)[1],
     Kind.NAME: a_name,
     Kind.OWNER: an_owner,
+    Kind.ANSWER: samples.an_answer,
 }
 
 
@@ -228,6 +230,12 @@ def _name_in(body: bytes) -> None:
     Runs(store, lambda: samples.AT, samples.Counted()).look_up("team", "migrated")
 
 
+def _answer_in(body: bytes) -> None:
+    store = MemoryStore()
+    store.put_new(samples.KEYS.answer("g" * 20), body, {})
+    inbox.read(store, samples.KEYS, "g" * 20)
+
+
 READERS: Final[Mapping[Kind, Callable[[bytes], object]]] = {
     Kind.HEAD: lambda body: parse_head(body, samples.KEYS),
     Kind.RECORD: lambda body: parse_line(body, "k"),
@@ -235,6 +243,7 @@ READERS: Final[Mapping[Kind, Callable[[bytes], object]]] = {
     Kind.BASE: lambda body: parse_base(body, _base_named(body), samples.KEYS),
     Kind.NAME: _name_in,
     Kind.OWNER: _owner_in,
+    Kind.ANSWER: _answer_in,
 }
 
 
