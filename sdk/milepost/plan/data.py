@@ -24,13 +24,16 @@ from milepost import ArgumentsInvalid, Permanent, Tool
 from milepost.plan.checks import listed
 from milepost.plan.errors import PlanInvalid
 from milepost.plan.references import Planned, Ref, Some
-from milepost.plan.steps import PlanStep
+from milepost.plan.steps import PlanStep, unique
 
 __all__ = ["Read", "read"]
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _FIELDS: Final = ("name", "tool", "arguments", "after", "done", "result")
 _MOST_PROBLEMS: Final = 20
+
+_UNREADABLE: Final = Some[Any]((), 0)
+"""Stands where a reference is at fault, which is said once and not again as an argument that does not fit."""
 
 
 @dataclass
@@ -164,7 +167,7 @@ class _Reader:
         return tuple(name for number, name in enumerate(given) if self._is_step(f"{path}[{number}]", name))
 
     def _is_step(self, path: str, name: str) -> bool:
-        there = [*self._known, *self._names]
+        there = unique([*self._known, *self._names])
         if name in there:
             return True
         self._fault(path, f"there is no step {_shown(name)}; there are {listed(there)}")
@@ -189,12 +192,13 @@ class _Reader:
     def _reference(self, path: str, value: str) -> Any:
         name = value.removeprefix("$")
         if _NAME.fullmatch(name):
-            return Planned[Any](name, None) if self._is_step(path, name) else value
+            self._is_step(path, name)
+            return Planned[Any](name, None)
         self._fault(
             path,
-            f"{_shown(value)} is not $ and the name of a step; text that begins with $ is written with $$",
+            f"{_shown(value)} is not $ and the name of a step; a text begins with $ as $$",
         )
-        return value
+        return _UNREADABLE
 
     def _some(self, path: str, value: Mapping[Any, Any]) -> Any:
         names, at_least = value["$some"], value.get("at_least", 1)
@@ -205,10 +209,10 @@ class _Reader:
         elif type(at_least) is not int or not 0 <= at_least <= len(names):
             self._fault(f"{path}.at_least", f"is a number from 0 to {len(names)}, not {_shown(at_least)}")
         else:
-            known = [self._is_step(f"{path}.$some[{number}]", name) for number, name in enumerate(names)]
-            if all(known):
-                return Some[Any](tuple(names), at_least)
-        return value
+            for number, name in enumerate(names):
+                self._is_step(f"{path}.$some[{number}]", name)
+            return Some[Any](tuple(names), at_least)
+        return _UNREADABLE
 
     def _hold_to(self, path: str, tool: Tool[..., Any], template: Mapping[str, Any]) -> None:
         """Note which arguments are missing, not known, or of another type, as far as that can be told now."""

@@ -68,6 +68,9 @@ class Plan:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise Misuse(f"a plan needs a name, which is a string, not {name!r}")
+        _, dot, last = name.rpartition(".")
+        if dot and last.isdecimal():
+            raise Misuse(f"plan {name} ends with a number after a dot, as the keys of replaced plans do")
         if on_failure not in ("fail", "continue"):
             raise Misuse(f"plan {name}: on_failure is 'fail' or 'continue', not {on_failure!r}")
         self.name = name
@@ -314,7 +317,7 @@ class Plan:
 
     @property
     def _key(self) -> str:
-        return f"{self.name}~{self._replans}" if self._replans else self.name
+        return f"{self.name}.{self._replans}" if self._replans else self.name
 
     def _add(self, data: object) -> None:
         read = plan_data.read(self.name, data, self.tools, self._steps, self._outcomes.results, self._key)
