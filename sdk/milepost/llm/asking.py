@@ -1,0 +1,144 @@
+"""One request to a model, inside a `think` step: waits out rate limits, and lets no secret into an error.
+
+A provider that is overloaded or limits the rate is asked again until the patience is used up, however often
+that is; whatever else goes wrong is an error of the step's, which is tried again as any step is. What an
+error says is recorded, and providers quote keys in what they answer, so errors are raised anew with what
+looks like a secret taken out, and without the ones that led to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from milepost import AgentError, Permanent
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["ModelFailed", "Patience", "RateLimited", "redacted", "secrets_of"]
+
+T = TypeVar("T")
+
+MAX_MESSAGE: Final = 1000
+"""Characters of a provider's own words that an error repeats."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two requests where the provider does not say how long to wait."""
+
+MIN_SECRET: Final = 8
+"""Characters; what is shorter stands in too many words that are no secret."""
+
+_BUSY: Final = (429, 503, 529)
+_NAMES_A_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_LOOKS_SECRET: Final = re.compile(
+    r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}|\b(?:sk|pk|rk|xai|gsk|hf|AIza|ya29)[-_.]?[\w-]{16,}"
+)
+
+
+class ModelFailed(AgentError):
+    """A request to the model failed. The message names the provider's own error; secrets are taken out."""
+
+
+class RateLimited(Permanent):
+    """The provider was overloaded, or limited the rate, for longer than the agent's patience."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a provider that is busy is waited for: `seconds` in all, and `say` tells until when.
+
+    `seed` decides how the pauses of several runs differ.
+    """
+
+    seconds: float
+    seed: str
+    say: Callable[[str], None]
+
+    async def ask(self, request: Callable[[], Awaitable[T]], secrets: Iterable[str]) -> T:
+        """Return what `request` returns. Raises RateLimited and ModelFailed."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.seconds
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await request()
+            except Exception as error:  # noqa: BLE001  (raised again as one of two errors, secrets taken out)
+                said = redacted(f"{type(error).__name__}: {error}", secrets)
+                busy, asked = _busy(error)
+            if not busy:
+                raise ModelFailed(said)
+            pause = self._pause(tries, asked)
+            until = _in(pause)
+            if clock() + pause > deadline:
+                raise RateLimited(
+                    f"the provider is busy until {until} at least, and after {self.seconds:g} s in all no "
+                    f"further request is made; this was request {tries}: {said}"
+                )
+            self.say(f"RateLimited until {until}, after request {tries}: {said}")
+            await asyncio.sleep(pause)
+
+    def _pause(self, tries: int, asked: float | None) -> float:
+        share: float = sha256(f"{self.seed}/{tries}".encode()).digest()[0] / 256
+        if asked is not None:
+            # Never earlier than was asked for, and not all runs in the same moment.
+            return asked + share * min(1.0, asked / 10)
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries - 1, 16))
+        return longest * (1 - share / 2)
+
+
+def _busy(error: Exception) -> tuple[bool, float | None]:
+    """Tell whether the provider says that waiting helps, and how many seconds it asks for, if it does."""
+    from pydantic_ai import exceptions  # noqa: PLC0415  (slow to import)
+
+    if isinstance(error, exceptions.FallbackExceptionGroup):
+        found = [_busy(each) for each in error.exceptions]
+        asked = [wait for busy, wait in found if busy and wait is not None]
+        return any(busy for busy, _ in found), min(asked, default=None)
+    if isinstance(error, exceptions.ModelQuotaExceededError) or not isinstance(
+        error, exceptions.ModelAPIError
+    ):
+        return False, None
+    busy = isinstance(error, exceptions.ModelRateLimitError | exceptions.ModelUnavailableError)
+    return busy or getattr(error, "status_code", None) in _BUSY, error.retry_after
+
+
+def _in(seconds: float) -> str:
+    # Shown to people, and decides nothing.
+    now = datetime.now(UTC)  # noqa: TID251  (as said above)
+    return (now + timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """Return the text without the secrets, and without what looks like one, cut to MAX_MESSAGE characters."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    text = _LOOKS_SECRET.sub("***", text)
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " ..."
+
+
+def secrets_of(model: Model) -> set[str]:
+    """Return what an error about this model must not repeat: its key, and the environment's secrets."""
+    found = {value for name, value in os.environ.items() if _NAMES_A_SECRET.search(name)}
+    for each in _models(model):
+        key = getattr(getattr(each, "client", None), "api_key", None)
+        if isinstance(key, str):
+            found.add(key)
+    return {secret for secret in found if len(secret) >= MIN_SECRET}
+
+
+def _models(model: Any) -> Iterable[Any]:
+    """Yield a model and those that it hands its requests to."""
+    yield model
+    if (inner := getattr(model, "wrapped", None)) is not None:
+        yield from _models(inner)
+    for each in getattr(model, "models", ()):
+        yield from _models(each)

@@ -1,0 +1,66 @@
+"""A model's agent in an executor that dies by SIGKILL, for real, and the run that goes on in the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.api.resource import Phase
+from milepost.local.runner import Outcome
+from milepost.testing import Ledger, Received
+from tests.support.local_runs import Desk, a_manifest
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def worked(desk: Desk, end: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    monkeypatch.setenv("ADDING_FOLDER", str(desk.world))
+    monkeypatch.setenv("ADDING_ENDS", end)
+    return desk.run(a_manifest("llm_agent:adding", goal="Add the numbers from 1 to 5."))
+
+
+def ended(outcome: Outcome) -> tuple[Any, ...]:
+    result = outcome.result
+    return (outcome.phase, outcome.reason, result["summary"], result["steps"], result["stopped"])
+
+
+ADDED = (Phase.SUCCEEDED, "Completed", "all numbers are added.", 5, "Done")
+
+
+def key(run: str, number: int) -> str:
+    return f"{run}/add" if number == 1 else f"{run}/add#{number}"
+
+
+@pytest.mark.req("E4", "G1")
+def test_killed_after_the_record_of_step_2_the_tool_gets_each_step_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = worked(desk, "after-record-2", monkeypatch)
+
+    assert ended(outcome) == ADDED
+    assert Ledger.in_folder(desk.world).received() == [
+        Received(key(outcome.run_id, number), number, applied=True) for number in range(1, 6)
+    ]
+    assert desk.attempts() == 2
+
+
+@pytest.mark.req("E5", "G1")
+def test_killed_between_step_3_and_its_record_the_key_comes_twice_and_is_applied_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = worked(desk, "before-record-3", monkeypatch)
+
+    assert ended(outcome) == ADDED
+    ledger = Ledger.in_folder(desk.world)
+    third = key(outcome.run_id, 3)
+    assert [each for each in ledger.received() if each.key == third] == [
+        Received(third, 3, applied=True),
+        Received(third, 3, applied=False),
+    ]
+    assert ledger.applied() == [1, 2, 3, 4, 5]
+    assert desk.attempts() == 2
