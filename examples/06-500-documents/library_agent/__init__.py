@@ -1,0 +1,1 @@
+"""The agent of the example of 500 documents."""
