@@ -1,9 +1,10 @@
-"""The guards of the checkpoint protocol, each with the edit that takes it out."""
+"""The guards of the checkpoint protocol, each with the edit that takes it out, and all others by name."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from tools.mutants.effect_guards import EFFECT_GUARDS
 from tools.mutants.guard import Guard
 
 __all__ = ["GUARDS"]
@@ -363,7 +364,7 @@ GUARDS: Final = (
         "position is kept",
         "a resume starts from the beginning",
         f"{_SDK}/base.py",
-        "            state.complete(*_completed(step, seq, digest))\n",
+        "            state.complete(*_completed(*completed))\n",
         "            pass\n",
         f"{_T}/test_base.py {_T}/test_history.py",
     ),
@@ -383,4 +384,5 @@ GUARDS: Final = (
         "result=await self.journal.keep(None),",
         "tests/sdk/agent/test_steps.py",
     ),
+    *EFFECT_GUARDS,
 )
