@@ -12,7 +12,7 @@ from typing import Any
 
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 
-__all__ = ["HeadSummary", "NameRecord", "NameState", "Outcome"]
+__all__ = ["GateSummary", "HeadSummary", "NameRecord", "NameState", "Outcome"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,27 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class GateSummary:
+    """An open gate. `type` is one of Approval, Event, Sleep and Halt; `since` and `until` are ISO 8601.
+
+    `until` is when it expires, or is passed by itself; empty: never.
+    """
+
+    id: str
+    type: str
+    name: str
+    key: str | None
+    request_digest: str
+    since: str
+    until: str
+
+
+@dataclass(frozen=True)
 class HeadSummary:
-    """One version of a head. `digest` is the chain's digest; `steps_done` counts recorded completions."""
+    """One version of a head. `digest` is the chain's digest; `steps_done` counts recorded completions.
+
+    `gates` are open. `tokens` and `cost_nano_usd` (billionths of a US dollar) are what models used so far.
+    """
 
     run_id: str
     resource_uid: str
@@ -44,6 +63,9 @@ class HeadSummary:
     oom_at_step: int = 0
     ends: Mapping[str, int] = field(default_factory=dict)
     outcome: Outcome | None = None
+    gates: tuple[GateSummary, ...] = ()
+    tokens: int = 0
+    cost_nano_usd: int = 0
 
 
 class NameState(StrEnum):

@@ -12,10 +12,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
-from milepost.api.summary import HeadSummary, Outcome
+from milepost.api.summary import GateSummary, HeadSummary, Outcome
 from milepost.checkpoint.archive import Archive, parsed
 from milepost.checkpoint.base import Base, base_key, parse_base
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import GateAt
 from milepost.checkpoint.head import Head, parse_head
 from milepost.checkpoint.records import Finished, Record, parse_line
 from milepost.checkpoint.sealed import segment_key
@@ -165,6 +166,15 @@ def summarize(head: Head, uri: str) -> HeadSummary:
         oom_at_step=head.totals.oom_at_step,
         ends=head.totals.ends,
         outcome=_outcome(head, uri),
+        gates=tuple(map(_gate, head.gates)),
+        tokens=head.totals.tokens,
+        cost_nano_usd=head.totals.cost_nano_usd,
+    )
+
+
+def _gate(gate: GateAt) -> GateSummary:
+    return GateSummary(
+        gate.id, gate.type.value, gate.name, gate.key, gate.request_digest, gate.since, gate.until
     )
 
 

@@ -7,16 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.api.resource import Phase
-from milepost.api.summary import HeadSummary, Outcome
+from milepost.api.summary import GateSummary, HeadSummary, Outcome
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import Gate, GateOpened, GateType
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, consistently, load, read_head, summarize
 from milepost.checkpoint.memory import MemoryStore
-from milepost.checkpoint.records import OPERATOR, Event, Halted, Planned, Value
+from milepost.checkpoint.records import OPERATOR, Event, Halted, Planned, Usage, Value
 from milepost.checkpoint.store import Found, Unchanged
 from milepost.errors import Corrupt, Missing
 from tests.support.histories import (
     KEYS,
+    NOON,
     a_claim,
     a_new_head,
     a_step,
@@ -168,9 +170,27 @@ def test_a_head_without_any_record_is_damage() -> None:
         load(MemoryStore(), empty)
 
 
+USED = Usage(input_tokens=70, output_tokens=7, cost_nano_usd=5)
+
+A_GATE = Gate(
+    id="g" * 20,
+    type=GateType.APPROVAL,
+    place="@publish=k",
+    name="publish",
+    key="k",
+    request=Value(inline=1, size=1),
+    request_digest="d" * 64,
+    since=NOON.isoformat(),
+)
+
+
 def test_a_summary_says_all_that_the_head_knows() -> None:
     _, head = stored(
-        a_claim(1), Planned(total=9), a_step("one"), a_claim(2, previous_end=an_end(1, fault="memory"))
+        a_claim(1),
+        Planned(total=9),
+        a_step("one").model_copy(update={"usage": USED}),
+        a_claim(2, previous_end=an_end(1, fault="memory")),
+        GateOpened(gate=A_GATE),
     )
 
     assert summarize(head, "memory:") == HeadSummary(
@@ -180,7 +200,7 @@ def test_a_summary_says_all_that_the_head_knows() -> None:
         phase=Phase.RUNNING,
         epoch=2,
         attempt=2,
-        seq=5,
+        seq=6,
         writer="pod-2",
         digest=head.chain,
         image="agent:1",
@@ -188,6 +208,9 @@ def test_a_summary_says_all_that_the_head_knows() -> None:
         steps_total=9,
         oom_at_step=1,
         ends={"OOMKilled": 1},
+        gates=(GateSummary("g" * 20, "Approval", "publish", "k", "d" * 64, NOON.isoformat(), ""),),
+        tokens=77,
+        cost_nano_usd=5,
     )
 
 
