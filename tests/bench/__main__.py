@@ -10,6 +10,7 @@ from tests.bench import (
     overhead,
     page,
     recovery,
+    sdk,
     step_overhead,
     storage,
     two_writers,
@@ -18,6 +19,7 @@ from tests.bench import (
 BENCHES = {
     "step_overhead": step_overhead.main,
     "overhead": overhead.main,
+    "sdk": sdk.main,
     "load": load.main,
     "storage": storage.main,
     "conversation": conversation.main,
