@@ -46,6 +46,7 @@ class Planned(Ref[T_co]):
 
     @override
     def value(self, results: Mapping[str, Any]) -> T_co:
+        """Return the step's result, a copy."""
         # Two steps are given this result: what one does to it must not reach the other, on a resume neither.
         found: T_co = deepcopy(results[self.name])
         return found
@@ -65,6 +66,7 @@ class Some(Ref[dict[str, T]]):
 
     @override
     def value(self, results: Mapping[str, Any]) -> dict[str, T]:
+        """Return the results that are there, by the names of their steps, as copies."""
         return {name: deepcopy(results[name]) for name in self.steps if name in results}
 
 

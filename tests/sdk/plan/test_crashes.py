@@ -1,0 +1,42 @@
+"""Agents whose work is a plan, in processes of their own that are killed before and after each record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.testing import crash_everywhere
+
+
+@pytest.fixture(autouse=True)
+def _agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "agents"))
+
+
+@pytest.mark.req("G2", "D12", "E4")
+def test_a_plan_that_degrades_and_is_replaced_comes_to_the_same_wherever_it_is_killed() -> None:
+    report = crash_everywhere("plan_agents:surveying")
+
+    ran = report.undisturbed
+    assert ran.phase == "Succeeded"
+    assert ran.result == {
+        "results": {
+            "measure-north": 5,
+            "measure-east": 4,
+            "add": 9,
+            "tell": "9 is at the board",
+            "tell-others": "9 is at the other board",
+        },
+        "failed": {},
+        "skipped": {},
+        "gaps": {"add": ["measure-south"]},
+        "replans": 1,
+    }
+    assert ran.effects == {
+        "the ledger": [
+            'aaaaaaaaaaaaaaaaaaaa/tell-others=survey.1: [9, "the other board"]',
+            'aaaaaaaaaaaaaaaaaaaa/tell=survey: [9, "the board"]',
+        ]
+    }
+    assert len(report.crashes) >= 12
