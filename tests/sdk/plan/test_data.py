@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,3 +237,20 @@ async def test_the_tools_of_a_plan_made_in_code_are_those_of_its_data(run: RunIn
         return await plan.run(run)
 
     assert (await run.go_on(agent)).results["b"] == 2
+
+
+def test_what_the_page_about_plans_shows_is_a_plan() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+    shown = page.partition("```json\n")[2].partition("```")[0]
+
+    plan = Plan.from_json(
+        shown, tools={"fetch": fetch, "count": count, "report": told}, on_failure="continue"
+    )
+
+    assert plan.graph == {"page": [], "words": ["page"], "tell": ["words", "links", "page"], "links": []}
+
+
+@tool(effect="none")
+async def told(found: dict[str, int]) -> str:
+    """Tell what was found."""
+    return str(found)
