@@ -1,34 +1,108 @@
-"""What authors write passes a strict type checker, and what would fail at run time does not."""
+"""What authors write passes strict type checkers, and what would fail at run time does not."""
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 USAGE = Path(__file__).parent / "usage.py"
+REFUSED = re.compile(r"# refused\b")
 
 
-def check(text: str, folder: Path) -> str:
-    copy = folder / "usage.py"
-    copy.write_text(text)
+def mypy(file: Path) -> dict[int, str]:
+    """Return what mypy says, by line."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={ROOT / '.mypy_cache'}", str(copy)],
+        [
+            sys.executable, "-m", "mypy", "--strict", "--show-column-numbers", "--hide-error-context",
+            "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache'}", str(file),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    said = (line.split(":", 4) for line in done.stdout.splitlines() if line.startswith(str(file)))
+    return {int(number): text.strip() for _, number, _, kind, text in said if kind.strip() == "error"}
+
+
+def pyright(file: Path) -> dict[int, str]:
+    """Return what pyright says, by line."""
+    config = file.parent / "pyrightconfig.json"
+    config.write_text(
+        json.dumps({"include": [file.name], "typeCheckingMode": "strict", "pythonVersion": "3.11"})
     )
-    return done.stdout
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("basedpyright"), "--outputjson", "--level", "error",
+            "--pythonpath", sys.executable, "--project", config,
+        ],
+        cwd=file.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    return {each["range"]["start"]["line"] + 1: each["message"] for each in found}
 
 
-def test_what_authors_write_is_accepted_and_every_mistake_is_refused(tmp_path: Path) -> None:
-    assert check(USAGE.read_text(), tmp_path) == "Success: no issues found in 1 source file\n"
+def statements(text: str) -> dict[int, int]:
+    """Return the first line of the innermost statement around each line; a function's body is not its own."""
+    starts: dict[int, int] = {}
+
+    def walk(nodes: Iterator[ast.AST]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.stmt):
+                decorated = getattr(node, "decorator_list", [])
+                first = min([node.lineno, *(each.lineno for each in decorated)])
+                starts.update(dict.fromkeys(range(first, (node.end_lineno or first) + 1), first))
+            walk(ast.iter_child_nodes(node))
+
+    walk(ast.iter_child_nodes(ast.parse(text)))
+    return starts
 
 
-def test_a_mistake_that_is_mended_is_noticed(tmp_path: Path) -> None:
-    mistake = 'await run.step("wrong-type", scan, 3)'
-    mended = USAGE.read_text().replace(mistake, mistake.replace("3", '"a"'))
+def refused(text: str, check: Callable[[Path], dict[int, str]], folder: Path) -> tuple[set[str], set[str]]:
+    """Return the statements that a checker wrongly lets pass, and those that it wrongly refuses."""
+    file = folder / "usage.py"
+    file.write_text(text)
+    starts, lines = statements(text), text.splitlines()
+    marked = {starts[number] for number, line in enumerate(lines, start=1) if REFUSED.search(line)}
+    said = {starts[number]: message for number, message in check(file).items()}
+    passed = {lines[number - 1].strip() for number in marked - set(said)}
+    return passed, {f"{lines[number - 1].strip()}: {said[number]}" for number in set(said) - marked}
 
-    assert 'Unused "type: ignore" comment' in check(mended, tmp_path)
+
+CHECKERS = pytest.mark.parametrize("check", [mypy, pyright])
+
+
+@CHECKERS
+def test_what_authors_write_is_accepted_and_every_mistake_is_refused(
+    check: Callable[[Path], dict[int, str]], tmp_path: Path
+) -> None:
+    assert refused(USAGE.read_text(), check, tmp_path) == (set(), set())
+
+
+@CHECKERS
+def test_a_mistake_that_is_mended_and_one_that_is_not_marked_are_noticed(
+    check: Callable[[Path], dict[int, str]], tmp_path: Path
+) -> None:
+    mended, unmarked = (
+        'await run.step("wrong-type", scan, "a")',
+        'await run.step("bytes", upload, "a", "text")',
+    )
+    text = USAGE.read_text().replace('await run.step("wrong-type", scan, 3)', mended)
+    passed, wrongly = refused(text.replace(f"{unmarked}  # refused", unmarked), check, tmp_path)
+
+    assert passed == {f"{mended}  # refused"}
+    assert len(wrongly) == 1
+    assert all(each.startswith(unmarked) for each in wrongly)

@@ -1,20 +1,45 @@
-"""Agents as authors write them, for the type checker.
+"""Agents as authors write them, for the type checkers.
 
-Each mistake carries the error that refuses it; a checker that let one pass would report an unused ignore.
+Each statement that would fail at run time says so with the word `refused`; every other one must pass.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import MutableMapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
-from typing import assert_type
+from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from milepost import Agent, Call, Retry, Run, StepFailed, agent, tool
+from milepost import (
+    Agent,
+    Bound,
+    Call,
+    Denied,
+    Happened,
+    NotApplied,
+    NotHappened,
+    Permanent,
+    Retry,
+    Run,
+    StepFailed,
+    Tool,
+    Unknown,
+    agent,
+    record_usage,
+    tool,
+)
 
 
 class Page(BaseModel):
     words: list[str]
+
+
+class Edit(BaseModel):
+    amount: int
 
 
 def pages_of(book: str, first: int = 1) -> list[str]:
@@ -22,15 +47,26 @@ def pages_of(book: str, first: int = 1) -> list[str]:
 
 
 async def scan(name: str, language: str = "en") -> Page:
+    record_usage(input_tokens=10, output_tokens=2, cost_usd=Decimal("0.01"), model="small")
+    record_usage(cost_usd=0.1)
     return Page(words=[name, language])
+
+
+async def is_there() -> bool:
+    return True
+
+
+async def is_a_page(page: Page) -> bool:
+    return bool(page.words)
 
 
 @tool(effect="keyed")
 async def publish(call: Call, page: Page, *, hidden: bool = False) -> str:
+    call.record(external_id="p-1", etag="abc", parts=[1, 2])
     return f"{call.key} {page} {hidden}"
 
 
-@tool(effect="repeatable", version="2")
+@tool(effect="repeatable", version="2", deprecated=True)
 async def warm_up(call: Call, name: str) -> int:
     return call.attempt + len(name)
 
@@ -38,6 +74,39 @@ async def warm_up(call: Call, name: str) -> int:
 @tool(effect="none")
 async def look_up(word: str, limit: int = 3) -> list[str]:
     return [word] * limit
+
+
+async def was_uploaded(call: Call, name: str, body: bytes) -> Happened[int] | NotHappened | Unknown:
+    if not body:
+        return Unknown("two objects match")
+    return Happened(len(name), {"etag": call.key})
+
+
+@tool(effect="verified", verify=was_uploaded, settles_within=timedelta(minutes=5), version="2")
+async def upload(call: Call, name: str, body: bytes) -> int:
+    if not body:
+        raise NotApplied("there is nothing to upload")
+    return len(call.key + name)
+
+
+async def was_moved(call: Call, name: str) -> Happened[None] | NotHappened:
+    return Happened(None) if call.key in name else NotHappened()
+
+
+@tool(effect="verified", verify=was_moved, settles_within=1.5)
+async def move(call: Call, name: str) -> None:
+    raise Permanent(f"{call.key} {name}")
+
+
+@tool(effect="irreversible", requires_approval=True)
+async def mail(to: str, subject: str = "") -> None:
+    assert to, subject
+
+
+assert_type(upload.name, str)
+described: dict[str, Any] = look_up.schema()
+bound: Bound[list[str]] = look_up.from_json({"word": "a", "limit": 300})
+any_tools: list[Tool[..., Any]] = [publish, look_up, upload, mail]
 
 
 async def one_page(run: Run, name: str) -> Page:
@@ -49,7 +118,14 @@ async def one_page(run: Run, name: str) -> Page:
     return page
 
 
-@agent(version="7", tools=[publish, look_up])
+@agent(
+    version="7",
+    name="library",
+    resumes=["6"],
+    tools=[publish, look_up],
+    environment={"model": "small"},
+    retry=Retry(attempts=5),
+)
 async def library(run: Run, book: str, first: int = 1) -> dict[str, Page]:
     names = await run.step("pages", pages_of, book, first)
     assert_type(names, list[str])
@@ -65,48 +141,150 @@ async def library(run: Run, book: str, first: int = 1) -> dict[str, Page]:
     assert_type(await run.step("german", partial(scan, language="de"), "a"), Page)
     assert_type(await run.step("count", lambda: len(names)), int)
     assert_type(await look_up("word", limit=1), list[str])
+    checked = await run.step("checked", scan, "a", requires=is_there, valid=is_a_page, timeout=3)
+    assert_type(checked, Page)
+    await run.skip("sometimes", "there is nothing to do")
     return found
 
 
 declared: Agent[..., dict[str, Page]] = library
 
 
+@agent(version="1")
+async def effects(run: Run) -> None:
+    assert_type(await run.step("upload", upload, "n", b""), int)
+    assert_type(await run.step("given", upload.from_json({"name": "n", "body": ""})), int)
+    assert_type(await run.step("looked-up", bound, granularity="tool-call"), list[str])
+    assert_type(await run.step("move", move, "n"), None)
+    try:
+        await run.step("mail", mail, "kim", "hello")
+    except Denied as denied:
+        run.log.info("denied", extra={"by": denied.decision.by})
+
+
+@agent(version="1")
+async def gates(run: Run, to: str) -> datetime:
+    decision = await run.approval("edit", request=to, answer=Edit, expires=timedelta(days=3))
+    assert_type(decision.answer, Edit)
+    assert_type(decision.by, str)
+    assert_type((await run.approval("plain", request={"to": to})).answer, None)
+    assert_type(await run.event("paid", Edit, key=to), Edit)
+    await run.sleep(3)
+    await run.sleep(until=datetime(2030, 1, 1, tzinfo=UTC))
+    async with run.phase("read", inputs={"a": 1, "b": None}, at_least=1) as phase:
+        assert_type(phase.inputs, dict[str, int])
+        assert_type(phase.missing, dict[str, StepFailed | None])
+    assert_type(run.memory, MutableMapping[str, Any])
+    assert_type(run.random("dice"), random.Random)
+    assert_type(run.replaying, bool)
+    assert_type([fact.step for fact in await run.facts()], list[str])
+    return run.now()
+
+
 async def mistakes(run: Run, page: Page) -> None:
-    run.step("not-awaited", scan, "a")  # type: ignore[unused-coroutine]
-    run.parallel([one_page(run, "a")])  # type: ignore[unused-coroutine]
-    await run.step("wrong-type", scan, 3)  # type: ignore[arg-type]
-    await run.step("too-few", publish)  # type: ignore[call-arg, arg-type]
-    await run.step("called", scan("a"))  # type: ignore[call-overload]
-    await run.step("option", scan, "a", language="de")  # type: ignore[call-overload]
-    await run.step(3, scan, "a")  # type: ignore[call-overload]
-    await run.step("key", scan, "a", key=1.5)  # type: ignore[call-overload]
-    await run.parallel([page])  # type: ignore[arg-type]
-    await publish("a")  # type: ignore[arg-type]
-    run.progress("three")  # type: ignore[call-arg, arg-type]
+    run.step("not-awaited", scan, "a")  # refused
+    run.parallel([one_page(run, "a")])  # refused
+    await run.step("wrong-type", scan, 3)  # refused
+    await run.step("too-few", publish)  # refused
+    await run.step("no-call", publish, Call("mine", 1), page)  # refused
+    await run.step("called", scan("a"))  # refused
+    await run.step("option", scan, "a", language="de")  # refused
+    await run.step(3, scan, "a")  # refused
+    await run.step("key", scan, "a", key=1.5)  # refused
+    await run.step("valid", scan, "a", valid=is_there)  # refused
+    await run.step("summary", scan, "a", summary=lambda page: page.pages)  # refused
+    await run.step("granularity", scan, "a", granularity="phase")  # refused
+    await run.step("bound", bound, "more")  # refused
+    await run.step("bytes", upload, "a", "text")  # refused
+    await run.parallel([page])  # refused
+    await publish("a")  # refused
+    run.progress("three")  # refused
+    run.now()()  # refused
+    run.sleep(3)  # refused
+    await run.sleep("soon")  # refused
+    await run.approval("no-request")  # refused
+    await run.approval("answer", request=1, answer="yes")  # refused
+    number: int = (await run.approval("edit", request=1, answer=Edit)).answer  # refused
+    await run.event("no-type")  # refused
+    run.random(3)  # refused
+    run.memory[3] = "a number is no name"  # refused
+    run.replaying = True  # refused
+    record_usage(10, 20)  # refused
+    record_usage(input_tokens="many")  # refused
+    look_up.from_json('{"word": "a"}')  # refused
+    text: Bound[str] = look_up.from_json({"word": "a"})  # refused
+    assert number, text
 
 
-@tool(effect="keyed")  # type: ignore[arg-type]  # it takes no call
+wrong_result: Agent[..., int] = library  # refused
+
+
+@tool(effect="keyed")  # refused: it takes no call
 async def no_call(page: Page) -> str:
     return str(page)
 
 
-@tool(effect="sometimes")  # type: ignore[call-overload, untyped-decorator]
+@tool(effect="sometimes")  # refused
 async def no_effect(page: Page) -> str:
     return str(page)
 
 
-@tool(effect="none")  # type: ignore[arg-type]  # it is not async
+@tool(version="1")  # refused: no effect is assumed
+async def effect_left_out(page: Page) -> str:
+    return str(page)
+
+
+@tool(effect="none")  # refused: it is not async
 def not_async(page: Page) -> str:
     return str(page)
 
 
-@agent  # type: ignore[call-arg, arg-type]  # it has no version
+@tool(effect="verified")  # refused: nothing verifies it
+async def not_verified(call: Call, name: str) -> int:
+    return len(call.key + name)
+
+
+@tool(effect="verified", verify=was_uploaded)  # refused: nobody knows when it shows
+async def never_settles(call: Call, name: str, body: bytes) -> int:
+    return len(call.key + name) + len(body)
+
+
+@tool(effect="verified", verify=was_uploaded, settles_within=1)  # refused: its parameters are others
+async def other_parameters(call: Call, name: int, body: bytes) -> int:
+    return len(call.key) + name + len(body)
+
+
+@tool(effect="verified", verify=was_uploaded, settles_within=1)  # refused: its result is another
+async def other_result(call: Call, name: str, body: bytes) -> str:
+    return call.key + name + str(body)
+
+
+@tool(effect="verified", verify=was_moved, settles_within=1)  # refused: it takes no call
+async def moved_without_call(name: str) -> None:
+    assert name
+
+
+@tool(effect="irreversible", verify=was_moved, settles_within=1)  # refused: it cannot be asked
+async def verified_and_irreversible(call: Call, name: str) -> None:
+    assert call.key, name
+
+
+async def says_yes(call: Call, name: str) -> bool:
+    return call.key == name
+
+
+@tool(effect="verified", verify=says_yes, settles_within=1)  # refused: yes or no is not enough
+async def verified_by_yes(call: Call, name: str) -> None:
+    assert call.key, name
+
+
+@agent  # refused: it has no version
 async def no_version(run: Run) -> None: ...
 
 
-@agent(version="1")  # type: ignore[arg-type]  # it is not async
+@agent(version="1")  # refused: it is not async
 def plain(run: Run) -> None: ...
 
 
-@agent(version="1")  # type: ignore[arg-type]  # it takes no run
+@agent(version="1")  # refused: it takes no run
 async def no_run() -> None: ...
