@@ -72,9 +72,14 @@ class Desk:
         calls = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         return [(call["key"], call["applied"]) for call in calls]
 
+    def keys(self, outcome: Outcome) -> StoreKeys:
+        return self.keys_of(outcome.run_id)
+
+    def keys_of(self, run_id: str) -> StoreKeys:
+        return StoreKeys("default", run_id)
+
     def state(self, outcome: Outcome) -> State:
-        keys = StoreKeys("default", outcome.run_id)
-        head = read_head(self.store, keys)
+        head = read_head(self.store, self.keys(outcome))
         assert isinstance(head, HeadAt)
         return load(self.store, head.head)
 

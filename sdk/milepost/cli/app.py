@@ -25,6 +25,8 @@ from milepost.cli.failing import FAILED, errors_console, fail
 from milepost.cli.gates import gates
 from milepost.cli.listing import listed_runs
 from milepost.cli.log import read_rows
+from milepost.cli.needs import needs
+from milepost.cli.new import new
 from milepost.cli.options import AsJson, Namespace, StoreOption
 from milepost.cli.progress import Progress
 from milepost.cli.prompt import Prompt, at_terminal
@@ -48,7 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(store_app, name="store")
+app.command("new")(new)
 
 
 @app.command()
@@ -130,13 +132,6 @@ def _again(file: Path, store: str, namespace: str, name: str) -> str:
     return " ".join(filter(None, [shlex.join(["milepost", "run", str(file), *given]), where]))
 
 
-app.command("approve")(approve)
-app.command("deny")(deny)
-app.command("signal")(signal)
-app.command("decide")(decide_run)
-app.command("gates")(gates)
-
-
 @app.command()
 def steps(
     name: Annotated[
@@ -208,3 +203,12 @@ def list_runs(
     show.tables().print(show.runs_table(rows, with_ids=everything))
     if limit and len(rows) == limit:
         errors.print(f"the newest {limit}; --limit 0 shows all", soft_wrap=True)
+
+
+app.command("gates")(gates)
+app.command("approve")(approve)
+app.command("deny")(deny)
+app.command("signal")(signal)
+app.command("decide")(decide_run)
+app.command("needs")(needs)
+app.add_typer(store_app, name="store")

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from milepost.checkpoint import inbox, values
 from milepost.checkpoint.archive import Archive
-from milepost.checkpoint.gates import AnswerType, Gate, GateAt, GateOpened, GateType
+from milepost.checkpoint.gates import AnswerType, Gate, GateAt, GateOpened
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, consistently
 from milepost.checkpoint.inbox import Answer
@@ -22,7 +21,7 @@ from milepost.checkpoint.records import Halted
 from milepost.checkpoint.store import Store
 from milepost.errors import Corrupt, Missing
 
-__all__ = ["ANSWERED", "Question", "due", "label_of", "labels", "read_questions"]
+__all__ = ["ANSWERED", "Question", "label_of", "labels", "read_questions"]
 
 ANSWERED: Final = {
     AnswerType.APPROVE: "approved",
@@ -85,13 +84,6 @@ def labels(gates: Iterable[GateAt]) -> dict[str, str]:
 def label_of(name: str, key: str | None) -> str:
     """Return a gate's name, with its key if it has one."""
     return name if key is None else f"{name}={key}"
-
-
-def due(gate: Gate, now: datetime) -> AnswerType | None:
-    """Return what the clock has to say to a gate: that the time has come, or is over; None: nothing yet."""
-    if not gate.until or gate.type is GateType.HALT or now < datetime.fromisoformat(gate.until):
-        return None
-    return AnswerType.DUE if gate.type is GateType.SLEEP else AnswerType.EXPIRED
 
 
 def _question(store: Store, head: Head, archive: Archive, at: GateAt, label: str) -> Question:

@@ -21,6 +21,7 @@ from milepost.api.resource import Phase
 from milepost.api.summary import NameRecord
 from milepost.checkpoint import values
 from milepost.checkpoint.fold import Totals
+from milepost.checkpoint.gates import GateType
 from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.owner import claim_prefix
 from milepost.checkpoint.records import PreviousEnd, Value
@@ -254,7 +255,9 @@ class _Run:
             return ()
         commands = Commands(self.manifest.name, self.here.options)
         _, questions = read_questions(self.store, head.at.head)
-        return tuple(line for each in questions for line in ways_on(each, commands))
+        halted = head.summary.phase is Phase.HALTED
+        asked = [each for each in questions if not halted or each.gate.type is GateType.HALT]
+        return tuple(line for each in asked for line in ways_on(each, commands))
 
     def _end(self, head: HeadSeen, phase: Phase, reason: str, message: str) -> HeadSeen:
         return end_run(self.runs, head, phase=phase, reason=reason, message=message)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from milepost.checkpoint import inbox
-from milepost.checkpoint.gates import GateType
+from milepost.checkpoint.gates import GateType, due
 from milepost.checkpoint.inbox import Answer
 from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.store import Unchanged
 from milepost.errors import StoreUnavailable
 from milepost.local.answering import Said, described, give
-from milepost.local.questions import Question, due, read_questions
+from milepost.local.questions import Question, read_questions
 from milepost.local.ways import Commands, ways_on
 
 __all__ = ["Ask", "Waiting"]
@@ -31,16 +31,12 @@ _LOOK_EVERY: Final = 1.0
 _AFTER_TROUBLE: Final = 5.0
 
 
-class Ask(Protocol):
-    """Asks the person here.
+Ask: TypeAlias = Callable[[Question, Callable[[], str]], Said | None]
+"""Asks the person here, and returns what they said; None where they said nothing, or did not get to.
 
-    `interrupted` is called about once a second while they think. What it returns is why there is nothing to
-    answer any more; it is empty while there is.
-    """
-
-    def __call__(self, question: Question, interrupted: Callable[[], str]) -> Said | None:
-        """Return what they said; None where they said nothing, or did not get to."""
-        ...
+The second argument is called about once a second while they think. What it returns is why there is nothing to
+answer any more; it is empty while there is.
+"""
 
 
 @dataclass

@@ -62,15 +62,8 @@ def ways_on(question: Question, commands: Commands) -> tuple[str, ...]:
                 f"  {commands('deny', question.label)}",
             )
         case GateType.HALT:
-            offered = [
-                (commands("decide", word), _MEANING[type_])
-                for word, type_ in OPTIONS.items()
-                if type_ in gate.options
-            ]
-            return tuple(
-                f"  {how}    {meaning}"
-                for how, meaning in [*offered, (commands("decide", "cancel"), "ends the run")]
-            )
+            words = [*(word for word, type_ in OPTIONS.items() if type_ in gate.options), "cancel"]
+            return tuple(f"  {commands('decide', word)}    {_MEANING[word]}" for word in words)
 
 
 def _summary(type_: GateType, label: str, until: str) -> str:
