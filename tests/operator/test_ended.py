@@ -80,6 +80,8 @@ HALTED = a_head(Phase.HALTED)
         (an_ended_pod(code=137, reason="OOMKilled", deadline=NOON), a_head(), "OOMKilled", "memory"),
         (an_ended_pod(code=137, reason="OOMKilled"), UNCLAIMED, "OutOfMemoryAtStart", "agent"),
         (an_ended_pod(code=0), a_head(), "ExitedWithoutOutcome", "agent"),
+        (an_ended_pod(code=0), a_head(Phase.WAITING), "Waited", "disruption"),
+        (an_ended_pod(code=1), a_head(Phase.WAITING), "AgentFailed", "agent"),
         (a_pod(phase="Succeeded", container=None), a_head(), "ExitedWithoutOutcome", "agent"),
         (an_ended_pod(code=137), a_head(), "Killed", "agent"),
         (an_ended_pod(code=3), a_head(), "AgentFailed", "agent"),

@@ -6,13 +6,13 @@ undone by a pod.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from milepost.api.resource import Phase
-from milepost.api.summary import NameState
+from milepost.api.summary import GateSummary, NameState
 from milepost_operator.core.ended import classify
-from milepost_operator.core.identity import deletions, is_behind, ready
+from milepost_operator.core.identity import deletions, is_behind
 from milepost_operator.core.observation import Observation
 from milepost_operator.core.plan import AT_ONCE, EndRun, NoteOutcome, Plan, Telling
 
@@ -20,6 +20,10 @@ __all__ = ["cancelled", "disturbed", "finished", "halted", "rolled_back", "suspe
 
 _CALM_AGAIN: Final = timedelta(seconds=10)
 _LOOKED_AT_AGAIN: Final = timedelta(minutes=1)
+_INBOX_AGAIN: Final = timedelta(seconds=10)
+_SOONEST: Final = timedelta(seconds=1)
+_GATES_SHOWN: Final = 3
+"""Gates that a message names, so that it stays short for a run that waits for a hundred people."""
 
 
 def finished(seen: Observation) -> Plan | None:
@@ -117,13 +121,14 @@ def halted(seen: Observation) -> Plan | None:
     """Wait for a person where the run has halted; another image or version lets it go on."""
     if seen.head is None or seen.head.phase is not Phase.HALTED:
         return _halted_unrecorded(seen)
-    if _changed_since_halt(seen):
+    if seen.answered or _changed_since_halt(seen):
         return None
     outcome = seen.head.outcome
     reason = outcome.reason if outcome and outcome.reason else "Halted"
     message = outcome.message if outcome else ""
     told = Telling(f"Halted/{seen.head.epoch}", reason, message or "the run has halted", "Warning")
-    return Plan(Phase.HALTED, reason, message, tell=(told,))
+    again = _INBOX_AGAIN if seen.head.gates else None
+    return Plan(Phase.HALTED, reason, message, tell=(told,), look_again_in=again)
 
 
 def _halted_unrecorded(seen: Observation) -> Plan | None:
@@ -154,9 +159,20 @@ def _changed_since_halt(seen: Observation) -> bool:
 
 
 def waiting(seen: Observation) -> Plan | None:
-    """Run nothing while the run is at a gate."""
-    if seen.head is None or seen.head.phase is not Phase.WAITING:
+    """Run nothing while the run is at its gates; it goes on once one of them has its answer."""
+    if seen.head is None or seen.head.phase is not Phase.WAITING or seen.answered:
         return None
-    shown = ready(seen)
-    message = seen.head.outcome.message if seen.head.outcome else ""
-    return Plan(Phase.WAITING, "Waiting", message or (shown.message if shown else ""))
+    message = "waits for " + (
+        ", ".join(map(_named, seen.head.gates[:_GATES_SHOWN])) or "nothing that it names"
+    )
+    if more := len(seen.head.gates[_GATES_SHOWN:]):
+        message += f" and {more} more"
+    told = Telling(f"Waiting/{seen.head.epoch}", "Waiting", f"the run {message}; no pod is kept for that")
+    deadlines = [datetime.fromisoformat(gate.until) - seen.now for gate in seen.head.gates if gate.until]
+    again = max(min([_INBOX_AGAIN, *deadlines]), _SOONEST)
+    return Plan(Phase.WAITING, "Waiting", message, tell=(told,), look_again_in=again)
+
+
+def _named(gate: GateSummary) -> str:
+    what = f"{gate.type.lower()} {gate.name}" + (f"={gate.key}" if gate.key is not None else "")
+    return f"{what} until {gate.until}" if gate.until else what

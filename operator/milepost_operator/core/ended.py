@@ -15,6 +15,7 @@ import re
 from typing import Final
 
 from milepost.api.exits import Exit
+from milepost.api.resource import Phase
 from milepost.api.summary import HeadSummary
 from milepost_operator.core.observation import End, Fault, PodSeen, Terminated
 
@@ -45,7 +46,7 @@ AGENT_CAUSES: Final = frozenset({"AgentFailed", "Killed", "ExitedWithoutOutcome"
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _LONGEST: Final = 1024
 
-UNCOUNTED: Final = frozenset({"Suspended", "Adopted", "Halted"})
+UNCOUNTED: Final = frozenset({"Suspended", "Adopted", "Halted", "Waited"})
 """Ends that somebody asked for, so that they are no losses."""
 
 _PHRASES: Final = {
@@ -64,6 +65,7 @@ _PHRASES: Final = {
     "StartError": "could not start",
     "Suspended": "was suspended",
     "Halted": "halted",
+    "Waited": "came to a gate",
     "OOMKilled": "ran out of memory",
     "OutOfMemoryAtStart": "ran out of memory before it began",
     "ExitedWithoutOutcome": "exited with code 0 and recorded no outcome",
@@ -97,6 +99,9 @@ def _cause(pod: PodSeen, done: Terminated | None, head: HeadSummary | None) -> t
         return ("OOMKilled", Fault.MEMORY) if claimed else ("OutOfMemoryAtStart", Fault.AGENT)
     if done and done.exit_code in (Exit.FENCED, Exit.STORE_UNKNOWN, Exit.HALTED, Exit.START_ERROR):
         return _RESERVED[Exit(done.exit_code)]
+    waits = head is not None and head.phase is Phase.WAITING and head.attempt == pod.attempt
+    if waits and done is not None and done.exit_code == Exit.COMMITTED:
+        return "Waited", Fault.DISRUPTION
     return _disruption(pod, done) or _by_itself(done)
 
 

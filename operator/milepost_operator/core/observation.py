@@ -141,7 +141,8 @@ class Observation:
 
     `invalid` says what is wrong with the manifest; `disturbed` says why the cluster's own state cannot be
     trusted at the moment. `digest` is the spec's digest, empty for an invalid one. `cluster` is this
-    cluster's id, as names and heads have it.
+    cluster's id, as names and heads have it. `answered` says that the inbox holds an answer to a gate that
+    is open.
     """
 
     run: AgentRun
@@ -156,6 +157,7 @@ class Observation:
     silent_nodes: frozenset[str] = field(default_factory=frozenset)
     disturbed: str = ""
     cluster: str = ""
+    answered: bool = False
 
     @property
     def unended(self) -> tuple[PodSeen, ...]:

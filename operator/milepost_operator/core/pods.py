@@ -242,7 +242,7 @@ def disrupted(seen: Observation) -> Plan | None:
     # A kubelet or a store that refuses every pod must not be met with hundreds of them a minute, nor must one
     # be that evicts each pod at the same step, for filling its disk.
     row = _in_a_row(seen)
-    wait = _wait(seen, _AGENT_DELAY, row - 2) if row > 1 else AT_ONCE
+    wait = _wait(seen, _AGENT_DELAY, row - 2) if row > 1 and end.cause != "Waited" else AT_ONCE
     return _next_pod(seen, end, wait=wait, tell=_loss(end))
 
 

@@ -195,6 +195,7 @@ class Reconciler:
             silent_nodes=silence.nodes,
             disturbed=silence.disturbed,
             cluster=self._stores.cluster_id,
+            answered=await self._answered(run, recorded),
         )
         return _Look(seen, raw, recorded)
 
@@ -208,6 +209,18 @@ class Reconciler:
             if problem is None:
                 raise
             return problem
+
+    async def _answered(self, run: AgentRun, recorded: Recorded) -> bool:
+        """Tell whether a gate that the run stands at has its answer; what cannot be read is read later."""
+        if recorded.head is None or recorded.head.summary.phase not in (Phase.WAITING, Phase.HALTED):
+            return False
+        try:
+            return await self._stores.answered(run, recorded.head, self._clock())
+        except MilepostError as error:
+            if as_problem(error) is None:
+                raise
+            log.warning("inbox not read", run=f"{run.namespace}/{run.name}", error=str(error))
+            return False
 
     async def _act(self, look: _Look, decided: Plan) -> None:
         seen = look.seen

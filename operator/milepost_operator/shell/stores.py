@@ -11,13 +11,17 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import AgentRun, Phase
 from milepost.api.summary import NameState
+from milepost.checkpoint import inbox
+from milepost.checkpoint.gates import due
 from milepost.checkpoint.runs import Clock, HeadSeen, NameSeen, NewRun, Runs, Stale, require_head
+from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Store, Unchanged
 from milepost.errors import (
     Corrupt,
@@ -40,6 +44,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 StoreAction = StartRun | Adopt | Supersede | EndRun | NoteOutcome | NoteRetention
+
+_PATIENCE_S = 15.0
+"""Seconds that an unclear answer of the store is followed up; the next pass asks again."""
 
 _TRIES_TO_CANCEL = 20
 """An executor that commits many steps a second wins the race for the head often, but not so often."""
@@ -192,6 +199,14 @@ class Stores:
         seen = require_head(seen, keys)
         return Recorded(name, before if isinstance(seen, Unchanged) else seen)
 
+    async def answered(self, run: AgentRun, head: HeadSeen, now: datetime) -> bool:
+        """Tell whether an open gate has its answer, having given those that only the clock can give.
+
+        Raises as `read` does.
+        """
+        runs = await self._runs(run)
+        return await self._call(_look_into_inbox, runs, head, now)
+
     async def act(self, run: AgentRun, digest: str, action: StoreAction, recorded: Recorded) -> None:
         """Carry out what changes the run's record, from what was read before. Raises Stale, and as `read`."""
         runs = await self._runs(run)
@@ -250,3 +265,15 @@ class Stores:
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
+
+
+def _look_into_inbox(runs: Runs, head: HeadSeen, now: datetime) -> bool:
+    answered = False
+    for gate in head.at.head.gates:
+        if (told := due(gate, now)) is not None:
+            answer = inbox.Answer(gate.id, told, by="operator", at=now.isoformat())
+            inbox.give(runs.store, head.at.head.keys, answer, Patience(runs.entropy, deadline=_PATIENCE_S))
+            answered = True
+        else:
+            answered = inbox.read(runs.store, head.at.head.keys, gate.id) is not None or answered
+    return answered

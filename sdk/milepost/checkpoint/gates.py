@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
@@ -24,6 +25,7 @@ __all__ = [
     "GateOpened",
     "GateType",
     "Waiting",
+    "due",
     "event_gate_id",
     "gate_id",
     "parse_gate",
@@ -133,6 +135,13 @@ def parse_gate(data: Any) -> GateAt:
     if type(gate.seq) is not int:
         raise TypeError("a gate does not say its record")
     return gate._replace(type=GateType(gate.type))
+
+
+def due(gate: Gate | GateAt, now: datetime) -> AnswerType | None:
+    """Return what the clock has to say to a gate: that its time has come, or is over; None: nothing yet."""
+    if not gate.until or gate.type is GateType.HALT or now < datetime.fromisoformat(gate.until):
+        return None
+    return AnswerType.DUE if gate.type is GateType.SLEEP else AnswerType.EXPIRED
 
 
 def gate_id(type_: GateType, place: str, request_digest: str = "", execution: int = 0) -> str:
