@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from milepost.api.exits import Exit
 from milepost.api.resource import Phase
+from milepost.checkpoint.records import StepFailure
 from milepost.local.runner import Outcome
 from milepost.testing import Ledger, Received
 from tests.support.local_runs import Desk, a_manifest
+from tests.support.sessions import RunOnDisk
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def ended(outcome: Outcome) -> tuple[Any, ...]:
     return (outcome.phase, outcome.reason, result["summary"], result["steps"], result["stopped"])
 
 
-ADDED = (Phase.SUCCEEDED, "Completed", "all numbers are added.", 5, "Done")
+ADDED = (Phase.SUCCEEDED, "Completed", "10", 5, "Done")
 
 
 def key(run: str, number: int) -> str:
@@ -64,3 +67,16 @@ def test_killed_between_step_3_and_its_record_the_key_comes_twice_and_is_applied
     ]
     assert ledger.applied() == [1, 2, 3, 4, 5]
     assert desk.attempts() == 2
+
+
+@pytest.mark.req("G4")
+def test_a_process_that_waits_out_a_rate_limit_can_be_stopped(tmp_path: Path) -> None:
+    run = RunOnDisk(tmp_path).begin("llm_agent:limited", spec={"goal": "Wait."})
+
+    with run.executor(MILEPOST_GRACE_SECONDS="8") as executor:
+        executor.wait_for("RateLimited until ")
+        executor.stop()
+        ended = executor.ended()
+
+    assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
+    assert run.events(StepFailure) == []
