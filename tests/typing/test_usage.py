@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import milepost
+
 ROOT = Path(__file__).parents[2]
 USAGE = Path(__file__).parent / "usage.py"
 REFUSED = re.compile(r"# refused\b")
@@ -106,3 +108,10 @@ def test_a_mistake_that_is_mended_and_one_that_is_not_marked_are_noticed(
     assert passed == {f"{mended}  # refused"}
     assert len(wrongly) == 1
     assert all(each.startswith(unmarked) for each in wrongly)
+
+
+def test_nothing_public_is_left_out() -> None:
+    imports = (each for each in ast.walk(ast.parse(USAGE.read_text())) if isinstance(each, ast.ImportFrom))
+    named = {name.name for each in imports if each.module == "milepost" for name in each.names}
+
+    assert named == set(milepost.__all__)

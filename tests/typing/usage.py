@@ -16,16 +16,26 @@ from pydantic import BaseModel
 
 from milepost import (
     Agent,
+    AgentError,
+    ArgumentsInvalid,
     Bound,
     Call,
     Denied,
+    Expired,
+    Fact,
     Happened,
+    KeyNeeded,
+    MilepostError,
+    Misuse,
     NotApplied,
     NotHappened,
+    NotStorable,
     Permanent,
+    RequirementNotMet,
     Retry,
     Run,
     StepFailed,
+    TooFewInputs,
     Tool,
     Unknown,
     agent,
@@ -177,8 +187,35 @@ async def gates(run: Run, to: str) -> datetime:
     assert_type(run.memory, MutableMapping[str, Any])
     assert_type(run.random("dice"), random.Random)
     assert_type(run.replaying, bool)
-    assert_type([fact.step for fact in await run.facts()], list[str])
+    facts = await run.facts()
+    assert_type(facts, list[Fact])
+    assert_type(facts[0].key, str | None)
     return run.now()
+
+
+@agent(version="1")
+async def handles(run: Run, given: dict[str, Any]) -> str:
+    try:
+        found = await run.step("look-up", look_up.from_json(given))
+    except ArgumentsInvalid as invalid:
+        assert_type(invalid.faults, tuple[tuple[str, str], ...])
+        return str(invalid)
+    except StepFailed as failed:
+        assert_type(failed.of(RequirementNotMet), bool)
+        return failed.message
+    except Expired as expired:
+        return expired.gate
+    except TooFewInputs as few:
+        assert_type(few.missing, tuple[str, ...])
+        return few.group
+    except NotStorable as refused:
+        return refused.path
+    except (KeyNeeded, Misuse) as mistake:
+        error: AgentError = mistake
+        above: MilepostError = error
+        return str(above)
+    else:
+        return found[0]
 
 
 async def mistakes(run: Run, page: Page) -> None:
