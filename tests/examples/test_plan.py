@@ -61,7 +61,7 @@ def test_killed_while_it_reads_it_goes_on_and_reports_on_what_there_is(tmp_path:
     result = example.result()
     published = result.pop("published")
     assert result == LEFT_OUT
-    assert reports(example) == {published: REPORT}
+    assert reports(example) == {str(example.world / published): REPORT}
     assert events(example, Finished)[0].reason == "CompletedWithErrors"
     assert [event.group for event in events(example, Degraded)] == ["total", "write"]
     assert [event.step.name for event in events(example, StepSkipped)] == ["best-south"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from milepost import Run, tool
+from milepost import Permanent, Run, tool
 from milepost.checkpoint.records import StepCompleted, StepFailure
 from milepost.plan import Plan, PlanDeadlocked, PlanFailed, PlanInvalid, PlanResult
 from tests.support.resumes import each_resume
@@ -26,7 +26,7 @@ class Page:
 async def fetch(url: str, retries: int = 1) -> Page:
     """Fetch a page."""
     if url == "missing" and retries:
-        raise FileNotFoundError(url)
+        raise Permanent(url)
     return Page(url, url.split("."))
 
 
@@ -247,7 +247,7 @@ def test_what_the_page_about_plans_shows_is_a_plan() -> None:
         shown, tools={"fetch": fetch, "count": count, "report": told}, on_failure="continue"
     )
 
-    assert plan.graph == {"page": [], "words": ["page"], "tell": ["words", "links", "page"], "links": []}
+    assert plan.graph == {"page": [], "words": ["page"], "tell": ["page", "words", "links"], "links": []}
 
 
 @tool(effect="none")
