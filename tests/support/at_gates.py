@@ -115,3 +115,9 @@ def answer(
         **{"by": "ann", "at": ANSWERED.isoformat(), "answer": data, **more},
     )
     return inbox.give(run.store, run.keys, given, Patience(os.urandom, deadline=5.0))
+
+
+def send(run: RunInMemory | RunOnDisk, data: Any, name: str = "paid", key: str | None = None) -> int:
+    """Send an event; return its number."""
+    event = Answer("", AnswerType.EVENT, "shop", ANSWERED.isoformat(), answer=data)
+    return inbox.send_event(run.store, run.keys, name, key, event, Patience(os.urandom, deadline=5.0))

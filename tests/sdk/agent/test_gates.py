@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ from pydantic import BaseModel
 from milepost import Call, KeyNeeded, Misuse, NotStorable, Retry, Run, tool
 from milepost.agent.gates import Decision
 from milepost.api.resource import Phase
-from milepost.checkpoint import codec, inbox
+from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
 from milepost.checkpoint.history import HeadAt, read_head
-from milepost.checkpoint.inbox import Answer
 from milepost.checkpoint.records import Halted, StepCompleted, Value
-from milepost.checkpoint.sending import Patience
 from milepost.errors import Denied, Expired, RunHalted
 from tests.support.at_gates import (
     ANSWERED,
@@ -34,6 +31,7 @@ from tests.support.at_gates import (
     gate_of,
     gates_of,
     run_that_waits,
+    send,
     waits,
 )
 from tests.support.sessions import RunInMemory
@@ -74,11 +72,6 @@ def phase_of(run: RunInMemory) -> Phase:
     at = read_head(run.store, run.keys)
     assert isinstance(at, HeadAt)
     return at.head.phase
-
-
-def sent(run: RunInMemory, data: Any, name: str = "paid", key: str | None = None) -> int:
-    event = Answer("", AnswerType.EVENT, "shop", ANSWERED.isoformat(), answer=data)
-    return inbox.send_event(run.store, run.keys, name, key, event, Patience(os.urandom))
 
 
 def skip_it(run: RunInMemory) -> None:
@@ -619,7 +612,7 @@ async def paid_twice(run: Run) -> list[int]:
 async def test_events_are_kept_before_the_run_comes_for_them_and_consumed_once_in_their_order(
     run: RunInMemory,
 ) -> None:
-    assert [sent(run, 7), sent(run, 8), sent(run, 9)] == [1, 2, 3]
+    assert [send(run, 7), send(run, 8), send(run, 9)] == [1, 2, 3]
 
     assert [await ends(run, paid_twice), await ends(run, paid_twice)] == [[7, 8], [7, 8]]
     assert [(event.type, event.by) for event in run.events(Decided)] == [(AnswerType.EVENT, "shop")] * 2
@@ -629,9 +622,9 @@ async def test_events_are_kept_before_the_run_comes_for_them_and_consumed_once_i
 @pytest.mark.req("F2")
 async def test_an_event_that_comes_while_the_run_waits_is_for_the_gate_that_is_open(run: RunInMemory) -> None:
     (first,) = await waits(run, paid_twice)
-    sent(run, 7)
+    send(run, 7)
     (second,) = await waits(run, paid_twice)
-    sent(run, 8)
+    send(run, 8)
 
     assert (first.place, second.place) == ("@paid", "@paid#2")
     assert await ends(run, paid_twice) == [7, 8]
@@ -648,7 +641,7 @@ async def test_events_of_other_names_and_keys_are_for_other_gates(run: RunInMemo
         ]
 
     for data, name, key in ((1, "paid", "b"), (2, "paid", None), (3, "refunded", None), (4, "paid", "b")):
-        sent(run, data, name, key)
+        send(run, data, name, key)
 
     assert await ends(run, agent) == [1, 2, 3, 4]
 
@@ -668,8 +661,8 @@ async def test_an_event_in_a_branch_needs_a_key_by_which_it_is_sent(run: RunInMe
         return await run_.parallel([named(run_, "x"), named(run_, "y")])
 
     await ends(run, wrong)
-    sent(run, 1, key="y")
-    sent(run, 2, key="x")
+    send(run, 1, key="y")
+    send(run, 2, key="x")
     assert await ends(run, right) == [2, 1]
 
 
@@ -688,7 +681,7 @@ async def test_one_event_is_waited_for_in_one_branch_and_by_one_gate_at_a_time(r
             await run_.event("paid", int)
         first.cancel()
 
-    sent(run, 1, key="x")
+    send(run, 1, key="x")
     await ends(run, two_branches)
     await ends(run_that_waits(), at_once)
 
@@ -708,7 +701,7 @@ async def test_an_event_that_does_not_come_in_time_is_an_error_and_later_ones_ar
 
     (at,) = await waits(run, agent)
     answer(run, AnswerType.EXPIRED, gate=at.id, by="")
-    sent(run, 7)
+    send(run, 7)
 
     assert [await ends(run, agent), await ends(run, agent)] == [[ANSWERED, 7], [ANSWERED, 7]]
 
@@ -716,9 +709,9 @@ async def test_an_event_that_does_not_come_in_time_is_an_error_and_later_ones_ar
 async def test_an_event_whose_data_does_not_fit_can_be_left_out_and_the_next_one_is_taken(
     run: RunInMemory,
 ) -> None:
-    sent(run, "seven")
-    sent(run, 7)
-    sent(run, 8)
+    send(run, "seven")
+    send(run, 7)
+    send(run, 8)
     with pytest.raises(
         RunHalted, match=r"gate paid, which stands at @paid, does not fit: answer: Input should"
     ):
@@ -736,7 +729,7 @@ async def test_an_event_that_the_code_stopped_waiting_for_is_for_the_next_gate(r
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await run.event("paid", int)
-        sent(run_, 7)
+        send(run_, 7)
         return await run.event("paid", int)
 
     run_ = run

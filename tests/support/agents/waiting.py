@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from stepping import begin, hold, note
 
-from milepost import Run, StepFailed, agent
+from milepost import Retry, Run, StepFailed, agent
 from milepost.errors import Denied, Expired
 
 
@@ -77,8 +77,6 @@ async def beside_a_retry(run: Run, world: str) -> str:
     async def waiting() -> str:
         return (await run.approval("ok", request="?")).by
 
-    from milepost import Retry
-
     retry = Retry(wait=2.5, jitter=0)
     return " ".join(await run.parallel([waiting(), run.step("late", fail_once, retry=retry)]))
 
@@ -127,7 +125,9 @@ async def making_do(run: Run, world: str) -> str:
     def fail() -> int:
         raise ValueError("no")
 
-    found = await run.parallel({"a": run.step("a", begin, world, 1, 0), "b": run.step("b", fail, attempts=1)}, return_exceptions=True)
+    found = await run.parallel(
+        {"a": run.step("a", begin, world, 1, 0), "b": run.step("b", fail, attempts=1)}, return_exceptions=True
+    )
     missing = [key for key, value in found.items() if isinstance(value, StepFailed)]
     await run.skip("c", "b is missing")
     async with run.phase("sum", inputs=found, at_least=1) as phase:
