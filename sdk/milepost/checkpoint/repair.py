@@ -32,6 +32,7 @@ from milepost.checkpoint.records import (
     Repaired,
     Started,
     StepCompleted,
+    Withdrawn,
     blob_of,
 )
 from milepost.checkpoint.runs import REPAIRED, HeadSeen, NameSeen, Runs, Stale
@@ -147,6 +148,11 @@ class _Building:
                 case Finished(reason=reason) if reason == REPAIRED:
                     continue
                 case StepCompleted(step=step) if step.id in self._state.completed:
+                    if self._survey.lost:
+                        # It was executed again, so that it had been withdrawn, by a record that is lost.
+                        yield Withdrawn(step=step.id, reason="the record that withdrew it is lost")
+                        yield event
+                case Withdrawn(step=step_id) if step_id not in self._state.completed:
                     continue
                 case _ if ended or blob_of(event) in lost:
                     continue
@@ -257,6 +263,12 @@ def _write(runs: Runs, rescue: Rescue, patience: Patience) -> None:
         if hashlib.sha256(found.body).hexdigest() != digest:
             raise Corrupt(old.blob(digest), "it does not match the digest in its name")
         send(runs.store, Write(Purpose.CREATE, new.blob(digest), found.body), patience)
+    for each in list(runs.store.list(old.inbox)):
+        # What was said to the run and not heard yet is said to the new one.
+        answer = runs.store.get(each.key)
+        if isinstance(answer, Found):
+            key = f"{new.inbox}{each.key.removeprefix(old.inbox)}"
+            send(runs.store, Write(Purpose.ANSWER, key, answer.body), patience)
     for key, body in rescue.objects:
         send(runs.store, Write(Purpose.CREATE, key, body), patience)
     head = rescue.head

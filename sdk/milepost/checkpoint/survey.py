@@ -20,9 +20,11 @@ from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import (
     Record,
+    Resumed,
     Started,
     StepCompleted,
     ToolCalled,
+    Withdrawn,
     blob_of,
 )
 from milepost.checkpoint.remains import Line, Problem, Remains, fetch, require
@@ -281,10 +283,18 @@ def _steps(
     steps: dict[str, StepSeen] = {}
     for seq, record in records.items():
         for event in record.events:
-            if isinstance(event, StepCompleted):
-                kept = event.result.blob not in lost_blobs
-                seen = StepSeen(event.step.id, seq, kept, event.description, event.summary)
-                steps.setdefault(event.step.id, seen)
+            match event:
+                case StepCompleted():
+                    kept = event.result.blob not in lost_blobs
+                    seen = StepSeen(event.step.id, seq, kept, event.description, event.summary)
+                    steps.setdefault(event.step.id, seen)
+                case Withdrawn(step=step):
+                    steps.pop(step, None)
+                case Resumed(strategy="RestartWithContext"):
+                    # They are facts of the execution that begins here, which may adopt them.
+                    steps.clear()
+                case _:
+                    pass
     for state in bases:
         for step, place in state.completed.items():
             if place.seq not in records:

@@ -9,10 +9,12 @@ from typing_extensions import override
 
 from milepost.api.names import StoreKeys
 from milepost.api.resource import DeletionPolicy, Phase
+from milepost.checkpoint import inbox
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.head import first_head
 from milepost.checkpoint.history import load
-from milepost.checkpoint.records import Halted, Repaired, ToolCalled
+from milepost.checkpoint.records import Event, Halted, Repaired, ToolCalled, Withdrawn
 from milepost.checkpoint.repair import NotRepairable, Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import HeadSeen, Stale
 from milepost.checkpoint.sealed import seal, segment_key
@@ -416,6 +418,60 @@ def test_a_step_that_is_recorded_twice_is_kept_once() -> None:
         if event.kind == "step_completed"
     ]
     assert results == ["first", "done"]
+
+
+def written(*events: Event) -> FaultyStore:
+    """Return a store with a run of these events."""
+    store = FaultyStore()
+    head = begin(store, entropy=Numbers()).head
+    for number, event in enumerate(events, start=20):
+        head = after(head, event, entropy=Numbers(number)).head
+    overwrite(store.inner, KEYS.head, head.body())
+    return store
+
+
+def without(store: FaultyStore, *lost: int) -> State:
+    """Return the state of the run that a repair makes once these records are lost."""
+    left = survey(store, KEYS)
+    kept = {seq: record for seq, record in left.records.items() if seq not in lost}
+    left = replace(left, records=kept, lost=tuple((seq, seq) for seq in lost))
+    made = plan_repair(left, at=now(), entropy=os.urandom).head
+    state = State()
+    state.apply_all(made.records(), "k")
+    return state
+
+
+@pytest.mark.parametrize(
+    ("lost", "where"),
+    [((), 5), ((3,), 3), ((4,), 4), ((5,), None), ((3, 4), 3)],
+    ids=["nothing", "what was withdrawn", "the withdrawal", "the second result", "the first two"],
+)
+def test_a_step_that_was_withdrawn_has_the_result_that_it_had_last(
+    lost: tuple[int, ...], where: int | None
+) -> None:
+    store = written(
+        a_claim(1), a_step("one", "first"), Withdrawn(step="one", reason="gone"), a_step("one", "second")
+    )
+    state = without(store, *lost)
+    assert (state.completed["one"].seq if "one" in state.completed else None) == where
+
+
+def test_a_survey_shows_the_steps_that_stand() -> None:
+    store = written(
+        a_claim(1),
+        a_step("one", "first"),
+        a_step("two"),
+        Withdrawn(step="one", reason="gone"),
+        a_step("one", "second"),
+    )
+    assert [(step.id, step.seq) for step in survey(store, KEYS).steps] == [("two", 4), ("one", 6)]
+
+
+def test_what_was_said_to_the_run_and_not_heard_is_said_to_the_new_one(store: FaultyStore) -> None:
+    said = inbox.Answer("g" * 20, AnswerType.APPROVE, by="ann", at=now().isoformat())
+    inbox.give(store, KEYS, said, some_patience())
+    store.delete(segments_of(store)[1])
+    assert inbox.read(store, repaired(store), said.gate) == said
 
 
 def test_a_run_that_a_repair_ended_can_be_the_source_of_another(store: FaultyStore) -> None:
