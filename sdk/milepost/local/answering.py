@@ -135,9 +135,7 @@ def answer(runs: Runs, head: Head, question: Question, said: Said, by: str) -> N
     """Put what was said into the inbox. Raises Answered, naming who was first, where somebody was."""
     stands, ours = give(runs, head, question, said, by)
     if not ours:
-        raise Answered(
-            f"gate {question.label} was {described(stands)} already; that stands, and nothing was changed"
-        )
+        raise Answered(f"gate {question.label} has its answer, and nothing was changed: {described(stands)}")
 
 
 def send(runs: Runs, head: Head, name: str, key: str | None, data: str | None, by: str) -> tuple[int, bool]:
@@ -243,7 +241,7 @@ def _refuse_answered(runs: Runs, head: Head, text: str) -> None:
                     case _:
                         pass
     if passed is not None:
-        raise Answered(f"gate {text} was {described(passed)}; it is open no more")
+        raise Answered(f"gate {text} is open no more: {described(passed)}")
 
 
 def _is_called(gate: Gate | GateAt | None, decided: Decided, text: str) -> bool:

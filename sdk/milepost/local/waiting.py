@@ -124,7 +124,7 @@ class Waiting:
         stands, ours = give(self.runs, self.head.at.head, question, said, self.by)
         self._answers[question.gate.id] = stands
         if not ours:
-            self.say(f"{question.label} is {described(stands)} already; that stands")
+            self.say(f"{question.label} has its answer: {described(stands)}")
 
     def _say_ways(self, questions: Iterable[Question]) -> None:
         for each in questions:

@@ -42,6 +42,13 @@ async def book(run: Run) -> str:
     return f"{decided.answer.room} for {decided.answer.seats}"
 
 
+@agent(version="1")
+async def long(run: Run) -> str:
+    """Show more than a screen."""
+    await run.approval("read", request=[f"line {number}" for number in range(101)])
+    return "read"
+
+
 async def asked(run: Run, name: str) -> bool:
     try:
         await run.approval("review", request={"file": name})
@@ -54,6 +61,13 @@ async def asked(run: Run, name: str) -> bool:
 async def review(run: Run) -> dict[str, bool]:
     """Ask about two files at once, by gates of one name."""
     return await run.parallel({name: asked(run, name) for name in ("a", "b")})
+
+
+@agent(version="1")
+async def twice(run: Run) -> str:
+    """Ask two things, one after the other."""
+    await run.approval("first", request=1)
+    return (await run.approval("second", request=2)).by
 
 
 @agent(version="1")
