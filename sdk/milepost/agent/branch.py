@@ -81,6 +81,10 @@ class Branch:
 
         With `again` a key may be given more than once; then it is numbered, too.
         """
+        if not isinstance(name, str) or not name:
+            raise Misuse(f"a gate needs a name, which is a string, not {name!r}")
+        if key is not None and not isinstance(key, str | int):
+            raise Misuse(f"the key of gate {name!r} must be a string or a number, not {key!r}")
         numbered = key is None or again
         number = self._number(f"@{step_component(name, key=key)}", name) if numbered else 1
         component = step_component(name, key=key, number=number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -109,7 +109,13 @@ async def side_by_side(
     *,
     swallow: bool,
     sequence: bool,
+    begin: Callable[[], None],
 ) -> Any:
+    """Run a coroutine in each of the places, at most `limit` at once; `begin` is called first.
+
+    Returns the results by key, or, as a `sequence`, in order. With `swallow` a StepFailed is a result, too.
+    """
+    begin()
     results = await _all_of(coroutines, places, limit, swallow=swallow)
     return results if sequence else dict(zip(keys, results, strict=True))
 

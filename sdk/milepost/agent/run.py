@@ -10,6 +10,7 @@ import asyncio
 import random  # noqa: TID251  (only for streams that are seeded by the run)
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime
+from functools import partial
 from logging import LoggerAdapter
 from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
@@ -208,10 +209,18 @@ class Run:
                 if asyncio.iscoroutine(each):
                     each.close()
             raise
-        sequence = not isinstance(branches, Mapping)
-        return side_by_side(
-            list(keyed), coroutines, places, limit, swallow=return_exceptions, sequence=sequence
+        # Branches of one parallel are named alike, up to their keys.
+        place = f"the parallel of {places[0].path}" if places else "a parallel of nothing"
+        running = side_by_side(
+            list(keyed),
+            coroutines,
+            places,
+            limit,
+            swallow=return_exceptions,
+            sequence=not isinstance(branches, Mapping),
+            begin=partial(self._journal.begun, place),
         )
+        return self._journal.awaited(place, running)
 
     @overload
     def approval(
@@ -339,7 +348,15 @@ class Run:
         return current_branch.get().now
 
     def random(self, name: str = "", /) -> random.Random:
-        """Return a stream of random numbers, the same on a resume; another one for each name and call."""
+        """Return a stream of random numbers, the same on a resume; another one for each name and call.
+
+        Raises Misuse inside a step, which a resume does not execute: its chance is in its result.
+        """
+        if in_step.get():
+            raise Misuse(
+                f"run.random is called inside the step {in_step.get()}, which a resume does not execute, so that "
+                "all later streams would be others; use random itself there, or draw before the step"
+            )
         branch = current_branch.get()
         return stream(self._journal.key_root, branch.path, name, branch.draw(name))
 

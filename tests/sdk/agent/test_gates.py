@@ -526,6 +526,19 @@ async def test_a_time_that_there_is_not_is_refused_at_the_call(
     assert run.events(GateOpened) == []
 
 
+@pytest.mark.parametrize(("name", "key"), [("", None), (3, None), (None, None), ("a", 1.5), ("a", b"k")])
+async def test_a_gate_without_a_name_or_with_an_odd_key_is_refused_at_the_call(
+    run: RunInMemory, name: Any, key: Any
+) -> None:
+    async def agent(run: Run) -> None:
+        with pytest.raises(Misuse, match="gate"):
+            await run.approval(name, request=1, key=key)
+        with pytest.raises(Misuse, match="gate"):
+            await run.event(name, str, key=key)
+
+    await ends(run, agent)
+
+
 async def test_sleep_takes_a_delay_or_a_time_and_not_both(run: RunInMemory) -> None:
     async def agent(run: Run) -> None:
         for delay, until in ((None, None), (1, ANSWERED)):

@@ -277,6 +277,18 @@ async def test_what_was_never_awaited_is_told_by_its_place(run: RunInMemory) -> 
     assert run.journals[-1].never_awaited() == []
 
 
+async def test_a_parallel_that_was_never_awaited_is_told(run: RunInMemory) -> None:
+    forgotten: list[Coroutine[Any, Any, Any]] = []
+
+    async def agent(run: Run) -> None:
+        await run.parallel([run.step("one", str, 1)])
+        forgotten.append(run.parallel({"a": run.step("two", str, 1)}))
+
+    await ends(run, agent)
+
+    assert run.journals[-1].never_awaited() == ["two", "the parallel of 2:a"]
+
+
 async def test_what_a_parallel_did_not_begin_was_not_forgotten(run: RunInMemory) -> None:
     def fail() -> None:
         raise ValueError("no")
