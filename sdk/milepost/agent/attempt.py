@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from types import FunctionType
 from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
 
-from milepost.agent.calls import Call
+from milepost.agent.branch import in_step
+from milepost.agent.calls import Call, PriorCall, Try
+from milepost.agent.declared import declared_result, encoded_arguments
 from milepost.agent.effects import Effect, about_intent, ask_for_outcome
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
@@ -31,20 +31,11 @@ from milepost.checkpoint import codec
 from milepost.checkpoint.records import ToolCalled, Usage
 from milepost.errors import Misuse, NotStorable
 
-__all__ = ["Attempt", "declared_parameters", "declared_result", "encoded", "in_step"]
+__all__ = ["Attempt"]
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("milepost.step")
-
-in_step: ContextVar[str] = ContextVar("milepost_in_step", default="")
-"""The id of the step whose function is running; empty in the agent's own code."""
-
-
-# Looking them up costs more than the rest of a small step. Only of plain functions: another callable may be
-# made anew for each call, or change.
-_results: Final[WeakKeyDictionary[FunctionType, Any]] = WeakKeyDictionary()
-_parameters: Final[WeakKeyDictionary[FunctionType, dict[int, tuple[Any, ...]]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -67,13 +58,14 @@ class _Asked:
 class Attempt:
     """The step's try `number`. `events` are the calls that have no record of their own.
 
-    `each_call`: calls without an effect have one, too.
+    `each_call`: calls without an effect have one, too. `timeout` ends the try, where it has one.
     """
 
     journal: Journal
     step: str
     number: int
     each_call: bool = False
+    timeout: asyncio.Timeout | None = None
     events: list[ToolCalled] = field(default_factory=list)
     _used: list[Usage] = field(default_factory=list)
     _thread: asyncio.Future[Any] | None = None
@@ -82,6 +74,8 @@ class Attempt:
     _reached: set[int] = field(default_factory=set)
     _under_way: set[asyncio.Future[None]] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
+    _untimed: int = 0
+    _left: float | None = None
 
     async def run(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Run the step's function: a tool, a coroutine function, or a plain one in a thread."""
@@ -150,6 +144,11 @@ class Attempt:
         # A list, since an author's threads may count at once.
         self._used.append(used)
 
+    def seen(self) -> Try:
+        """Return which try this is, and what those before it have called."""
+        recorded = sorted(self.journal.state.calls.get(self.step, {}).items())
+        return Try(self.step, self.number, tuple(_prior(called) for _, called in recorded))
+
     def call(
         self, tool: Tool[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, T]:
@@ -179,7 +178,7 @@ class Attempt:
 
     async def _call_once(self, asked: _Asked) -> Any:
         tool, number = asked.tool, asked.number
-        arguments = _arguments(tool, asked.args, asked.kwargs)
+        arguments = encoded_arguments(tool, asked.args, asked.kwargs)
         call = Call(key=self._key(tool, number), attempt=self.number)
         template = self._template(asked, call, arguments)
         known = await recorded_call(self.journal, template, tool)
@@ -212,7 +211,30 @@ class Attempt:
             arguments,
             declared_result(asked.tool.fn),
             self.journal.commit if asked.own_record else self._with_step,
+            self._without_timeout,
         )
+
+    @contextmanager
+    def _without_timeout(self) -> Iterator[None]:
+        """Let the try's timeout not run meanwhile."""
+        until = None if self.timeout is None else self.timeout.when()
+        if self.timeout is not None and until is not None:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                yield
+                return
+            self._left = left
+            self.timeout.reschedule(None)
+        self._untimed += 1
+        try:
+            yield
+        finally:
+            self._untimed -= 1
+            if self.timeout is not None and self._left is not None and not self._untimed:
+                # It may be over: the try has failed meanwhile for another reason.
+                with suppress(RuntimeError):
+                    self.timeout.reschedule(asyncio.get_running_loop().time() + self._left)
+                self._left = None
 
     async def _with_step(self, called: ToolCalled) -> None:
         self.events.append(called)
@@ -290,28 +312,17 @@ class Attempt:
             )
 
 
-def declared_result(fn: Callable[..., Any]) -> Any:
-    """Return the type that a function declares for its result, or `Any`."""
-    if not isinstance(fn, FunctionType):
-        return codec.declared_result(fn)
-    if fn not in _results:
-        _results[fn] = codec.declared_result(fn)
-    return _results[fn]
-
-
-def declared_parameters(fn: Callable[..., Any], count: int) -> tuple[Any, ...]:
-    """Return the types that a function declares for its first `count` arguments, `Any` where it does not."""
-    if not isinstance(fn, FunctionType):
-        return codec.declared_parameters(fn, count)
-    known = _parameters.setdefault(fn, {})
-    if count not in known:
-        known[count] = codec.declared_parameters(fn, count)
-    return known[count]
-
-
-def encoded(value: Any, declared: Any, *, path: str) -> codec.JSON:
-    """Return an argument's JSON. Where no type is declared for it, its own is taken."""
-    return codec.encode(value, type(value) if declared is Any else declared, path=path)
+def _prior(called: ToolCalled) -> PriorCall:
+    return PriorCall(
+        number=called.call,
+        tool=called.tool,
+        version=called.version,
+        key=called.key,
+        error="" if called.error is None else f"{called.error.kind}: {called.error.message}",
+        unconfirmed=called.unconfirmed,
+        external_id=called.external_id,
+        evidence=called.evidence,
+    )
 
 
 def _outcome(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
@@ -320,18 +331,6 @@ def _outcome(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, B
         return fn(*arguments), None
     except BaseException as error:  # noqa: BLE001  (raised again in the step's own task)
         return None, error
-
-
-def _arguments(
-    tool: Tool[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[codec.JSON], dict[str, codec.JSON]]:
-    """Return the arguments' JSON, those by place and those by name."""
-    declared = declared_parameters(tool.fn, len(args) + tool.takes_call)[tool.takes_call :]
-    positional = [
-        encoded(value, kind, path=f"argument {index} of tool {tool.name}")
-        for index, (value, kind) in enumerate(zip(args, declared, strict=True), start=1)
-    ]
-    return positional, tool.encoded(kwargs)
 
 
 def _path(tool: Tool[..., Any]) -> str:

@@ -23,12 +23,15 @@ from milepost.api.names import branch_component, gate_component, step_component,
 from milepost.checkpoint.records import StepPlace
 from milepost.errors import KeyNeeded, Misuse
 
-__all__ = ["Branch", "current_branch", "current_group"]
+__all__ = ["Branch", "current_branch", "current_group", "in_step"]
 
 # No step has this name.
 _PARALLEL: Final = ""
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+in_step: ContextVar[str] = ContextVar("milepost_in_step", default="")
+"""The id of the step whose function is running; empty in the agent's own code."""
 
 current_group: ContextVar[str] = ContextVar("milepost_group", default="")
 """The phase that steps are started in; empty outside of any."""

@@ -12,9 +12,19 @@ from typing import Any
 
 from typing_extensions import override
 
+from milepost.agent.branch import in_step
 from milepost.checkpoint import codec
+from milepost.errors import Misuse
 
 __all__ = ["Memory"]
+
+
+def _check_place(name: str) -> None:
+    if step := in_step.get():
+        raise Misuse(
+            f"memory {name!r} is changed inside the step {step}, which a resume does not execute; change it "
+            "from the agent's own code, by what the step returns"
+        )
 
 
 class Memory(MutableMapping[str, Any]):
@@ -34,6 +44,7 @@ class Memory(MutableMapping[str, Any]):
 
     @override
     def __setitem__(self, name: str, value: Any) -> None:
+        _check_place(name)
         encoded = codec.encode(value, path=f"memory {name}")
         if name not in self._held or self._held[name] != encoded:
             self.changed = True
@@ -41,6 +52,7 @@ class Memory(MutableMapping[str, Any]):
 
     @override
     def __delitem__(self, name: str) -> None:
+        _check_place(name)
         del self._held[name]
         self.changed = True
 

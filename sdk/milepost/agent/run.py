@@ -15,8 +15,7 @@ from logging import LoggerAdapter
 from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 from milepost.agent import gates
-from milepost.agent.attempt import in_step
-from milepost.agent.branch import current_branch
+from milepost.agent.branch import current_branch, in_step
 from milepost.agent.chance import stream
 from milepost.agent.facts import Fact, read_facts
 from milepost.agent.gates import Decision
@@ -354,8 +353,8 @@ class Run:
         """
         if in_step.get():
             raise Misuse(
-                f"run.random is called inside the step {in_step.get()}, which a resume does not execute, so that "
-                "all later streams would be others; use random itself there, or draw before the step"
+                f"run.random is called inside the step {in_step.get()}, which a resume does not execute, so "
+                "that all later streams would be others; use random itself there, or draw before the step"
             )
         branch = current_branch.get()
         return stream(self._journal.key_root, branch.path, name, branch.draw(name))

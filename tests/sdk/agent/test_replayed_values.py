@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost import Run
+from milepost import Run, StepFailed
 from tests.support.histories import NOON
 from tests.support.sessions import RunInMemory
 
@@ -124,3 +124,21 @@ async def test_a_branch_replays_on_its_own(run: RunInMemory) -> None:
 
     await run.go_on(agent("x"))
     assert await run.go_on(agent("y")) == {"x": True, "y": False}
+
+
+async def test_what_a_resume_would_not_see_is_refused_inside_a_step(run: RunInMemory) -> None:
+    async def agent(run: Run) -> list[str]:
+        def draw() -> float:
+            return run.random().random()
+
+        async def remember() -> None:
+            run.memory["seen"] = True
+
+        said = []
+        for name, body in (("draw", draw), ("remember", remember)):
+            with pytest.raises(StepFailed) as failed:
+                await run.step(name, body)
+            said.append(failed.value.kind)
+        return said
+
+    assert await run.go_on(agent) == ["milepost.errors.Misuse"] * 2
