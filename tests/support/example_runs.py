@@ -43,6 +43,7 @@ class Example:
     root: Path
     inputs: Mapping[str, Any] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    manifest_name: str = "run.yaml"
 
     @property
     def folder(self) -> Path:
@@ -57,7 +58,7 @@ class Example:
         return self.root / "world"
 
     def manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = yaml.safe_load((self.folder / "run.yaml").read_text())
+        manifest: dict[str, Any] = yaml.safe_load((self.folder / self.manifest_name).read_text())
         manifest["spec"] |= self.spec
         manifest["spec"]["inputs"] = {**manifest["spec"].get("inputs", {}), **self.inputs}
         return manifest
