@@ -4,12 +4,12 @@ What an agent's author uses; everything else of the package is Milepost's own.
 """
 
 from milepost.agent.agents import Agent, agent
-from milepost.agent.calls import Call, Happened, NotHappened, Unknown
+from milepost.agent.calls import Call, Happened, NotHappened, PriorCall, Try, Unknown
 from milepost.agent.facts import Fact
 from milepost.agent.run import Run
 from milepost.agent.steps import Retry
 from milepost.agent.tools import Bound, Tool, tool
-from milepost.agent.usage import record_usage
+from milepost.agent.usage import record_usage, this_try
 from milepost.errors import (
     AgentError,
     ArgumentsInvalid,
@@ -43,14 +43,17 @@ __all__ = [
     "NotHappened",
     "NotStorable",
     "Permanent",
+    "PriorCall",
     "RequirementNotMet",
     "Retry",
     "Run",
     "StepFailed",
     "TooFewInputs",
     "Tool",
+    "Try",
     "Unknown",
     "agent",
     "record_usage",
+    "this_try",
     "tool",
 ]

@@ -45,7 +45,8 @@ class Paused:
     seconds: list[float] = field(default_factory=list)
 
     async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+        if seconds > 0:
+            self.seconds.append(seconds)
         await asyncio.sleep(0)
 
 

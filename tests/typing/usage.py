@@ -31,15 +31,18 @@ from milepost import (
     NotHappened,
     NotStorable,
     Permanent,
+    PriorCall,
     RequirementNotMet,
     Retry,
     Run,
     StepFailed,
     TooFewInputs,
     Tool,
+    Try,
     Unknown,
     agent,
     record_usage,
+    this_try,
     tool,
 )
 
@@ -59,6 +62,8 @@ def pages_of(book: str, first: int = 1) -> list[str]:
 async def scan(name: str, language: str = "en") -> Page:
     record_usage(input_tokens=10, output_tokens=2, cost_usd=Decimal("0.01"), model="small")
     record_usage(cost_usd=0.1)
+    assert_type(this_try(), Try)
+    assert_type(this_try().calls, tuple[PriorCall, ...])
     return Page(words=[name, language])
 
 

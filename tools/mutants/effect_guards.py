@@ -94,8 +94,16 @@ EFFECT_GUARDS: Final = (
         "a cancellation waits for the outcome",
         "a step is stopped while nobody knows what its call came to",
         _EFFECTS,
-        "known = await unbroken(self._settle(intent, error))",
-        "known = await self._settle(intent, error)",
+        "return await unbroken(self._settle(intent, error))",
+        "return await self._settle(intent, error)",
+        _ERRORS,
+    ),
+    Guard(
+        "finding out takes no time of the step's",
+        "a step fails for a timeout although its effect has happened in time",
+        _EFFECTS,
+        "with self.untimed():",
+        "if True:",
         _ERRORS,
     ),
     Guard(

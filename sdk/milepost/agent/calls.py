@@ -1,4 +1,4 @@
-"""A tool's call as the tool itself knows it, and what can be said of one whose end nobody has seen."""
+"""What tools and steps know of their calls, and what can be said of one whose end nobody has seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from milepost.checkpoint import codec
 from milepost.errors import Misuse, NotStorable
 
-__all__ = ["Call", "Happened", "NotHappened", "Outcome", "Unknown"]
+__all__ = ["Call", "Happened", "NotHappened", "Outcome", "PriorCall", "Try", "Unknown"]
 
 T = TypeVar("T")
 
@@ -78,3 +78,35 @@ class Unknown:
 
 
 Outcome: TypeAlias = Happened[T] | NotHappened | Unknown
+
+
+@dataclass(frozen=True)
+class PriorCall:
+    """A call that an earlier try of the step has made, as it is recorded.
+
+    `number` is its place in the step: from 1 for calls with an effect, 0 or less for others. `error` is empty
+    where it succeeded, and `unconfirmed` where nobody knows whether its effect happened. Where it succeeded
+    and has a record of its own the same call is not made again: it returns what is recorded.
+    """
+
+    number: int
+    tool: str
+    version: str
+    key: str
+    error: str
+    unconfirmed: bool
+    external_id: str | None
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Try:
+    """The try of a step in which something is asked: the step's id, the try's number from 1, earlier calls.
+
+    Tries are counted across processes. Calls that were lost with a process before they were recorded are
+    not among `calls`.
+    """
+
+    step: str
+    attempt: int
+    calls: tuple[PriorCall, ...]

@@ -6,13 +6,14 @@ then asked, once the process that made the call has certainly ended and its effe
 all else the run halts, and a person says. Nothing here guesses, and nothing is called before that is settled.
 
 The surprising thing is what a cancellation does, a step's timeout for instance: it goes on only after the
-outcome of the call that it interrupted is known, and on record.
+outcome of the call that it interrupted is known, and on record. Finding that out takes no time of the step's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -53,7 +54,8 @@ class Effect:
     """One call of a verified or an irreversible tool.
 
     `asked` is its record but for what comes of it, `arguments` are its arguments as JSON, by place and by
-    name, and `record` puts the record where it belongs. `result_type` is what the tool declares.
+    name, and `record` puts the record where it belongs. `result_type` is what the tool declares. In `untimed`
+    the step's timeout does not run.
     """
 
     journal: Journal
@@ -65,13 +67,13 @@ class Effect:
     arguments: tuple[list[codec.JSON], dict[str, codec.JSON]]
     result_type: Any
     record: Callable[[ToolCalled], Awaitable[None]]
+    untimed: Callable[[], AbstractContextManager[None]]
 
     async def result(self) -> Any:
         """Return what the call gives, this time or an earlier one. Raises what the tool raises."""
         intent = self.journal.state.intents.get(self.asked.step, {}).get(self.asked.call)
         if intent is not None:
-            # A step's timeout is over long before some effects show.
-            known = await unbroken(self._settle(intent, None))
+            known = await self._settled(intent, None)
             if known is not None:
                 return known.value
         return await self._make()
@@ -92,7 +94,7 @@ class Effect:
             await self.record(self._ended(began, error=error_data(error)))
             raise
         except BaseException as error:
-            known = await unbroken(self._settle(intent, error))
+            known = await self._settled(intent, error)
             if known is None or isinstance(error, asyncio.CancelledError):
                 raise
             return known.value
@@ -140,6 +142,11 @@ class Effect:
         result = await self.journal.keep(data, MAX_INLINE)
         await self.record(self._ended(began, result=result, outcome=outcome))
         return _Known(copy)
+
+    async def _settled(self, intent: Intended, error: BaseException | None) -> _Known | None:
+        # The effect may show long after the step's time is over.
+        with self.untimed():
+            return await unbroken(self._settle(intent, error))
 
     async def _settle(self, intent: Intended, error: BaseException | None) -> _Known | None:
         """Find out what became of a call, and record it; None if it did not happen.

@@ -18,8 +18,9 @@ from types import FunctionType
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from milepost.agent import gates
-from milepost.agent.attempt import Attempt, declared_parameters, declared_result, encoded
+from milepost.agent.attempt import Attempt
 from milepost.agent.branch import Branch
+from milepost.agent.declared import declared_parameters, declared_result, encoded
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
 from milepost.agent.standing import adopt, check_order, standing
@@ -200,7 +201,7 @@ class Step:
                 raise _step_failed(outcome)
             chance = self.journal.entropy(1)[0] / 256
             with self.journal.under_way():
-                await asyncio.sleep(self.options.retry.pause(attempt, chance))
+                await self.journal.pause(self.options.retry.pause(attempt, chance))
             attempt += 1
 
     def _limit(self) -> int:
@@ -284,6 +285,7 @@ class Step:
             async with timeout:
                 if self.options.requires is not None and await self.options.requires() is False:
                     raise RequirementNotMet("what the step requires is not there")
+                attempt.timeout = timeout
                 return await attempt.run(self.fn, self.arguments)
         except TimeoutError as error:
             if timeout.expired():

@@ -29,7 +29,7 @@ from typing import (
 from pydantic import TypeAdapter
 
 from milepost.agent.arguments import adapter_of, schema_of, validated
-from milepost.agent.calls import Call, Outcome
+from milepost.agent.calls import Call, Outcome, Try
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import Usage
 from milepost.errors import Misuse
@@ -53,6 +53,10 @@ class ToolCaller(Protocol):
 
     def use(self, used: Usage) -> None:
         """Count what a model used up."""
+        ...
+
+    def seen(self) -> Try:
+        """Return which try this is, and what those before it have called."""
         ...
 
 

@@ -1,15 +1,19 @@
-"""What models used up, as a step or a tool in it reports it: counted with the try, a failed one too."""
+"""What a step's code can say and learn of its try: what models used up in it, and what was called before.
+
+Usage is counted with the try, a failed one too.
+"""
 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final
 
-from milepost.agent.tools import current_caller
+from milepost.agent.calls import Try
+from milepost.agent.tools import ToolCaller, current_caller
 from milepost.checkpoint.records import Usage
 from milepost.errors import Misuse
 
-__all__ = ["record_usage"]
+__all__ = ["record_usage", "this_try"]
 
 _NANO: Final = 10**9
 
@@ -27,10 +31,7 @@ def record_usage(
     counted since its last record is lost with it. Raises Misuse outside of a step, and where an amount is
     none.
     """
-    caller = current_caller.get()
-    if caller is None:
-        raise Misuse("usage is recorded inside a step, which it is counted to; here is none")
-    caller.use(
+    _caller("usage is counted to a step").use(
         Usage(
             input_tokens=_tokens(input_tokens),
             output_tokens=_tokens(output_tokens),
@@ -38,6 +39,21 @@ def record_usage(
             models=(model,) if model else (),
         )
     )
+
+
+def this_try() -> Try:
+    """Return which try of the running step this is, with the calls that earlier tries have made.
+
+    Raises Misuse outside of a step.
+    """
+    return _caller("a try is one of a step").seen()
+
+
+def _caller(why: str) -> ToolCaller:
+    caller = current_caller.get()
+    if caller is None:
+        raise Misuse(f"{why}, and this is called where none is running: it belongs inside a step")
+    return caller
 
 
 def _tokens(number: int) -> int:

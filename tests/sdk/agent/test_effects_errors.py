@@ -11,7 +11,7 @@ from milepost import Misuse, NotApplied, NotHappened, Permanent, Retry, Run, Ste
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Halted, Intended, StepCompleted, StepFailure, ToolCalled
 from milepost.errors import RunHalted
-from tests.support.effects import Outside, Paused, Receipt
+from tests.support.effects import Died, Outside, Paused, Receipt, proved
 from tests.support.sessions import RunInMemory, wait_until
 
 AT_ONCE = Retry(wait=0)
@@ -182,6 +182,44 @@ async def test_a_call_that_was_cut_off_before_its_effect_is_made_again(
     assert await run.go_on(placed(outside, "upload", timeout=0.05)) == SEVEN
 
     assert [name for name, _, _ in outside.log] == ["upload", "ask", "upload"]
+
+
+@pytest.mark.req("E3")
+@PLACES
+@pytest.mark.parametrize("first", ["raises", "dies"])
+async def test_finding_out_what_a_call_came_to_takes_no_time_of_the_steps(
+    placed: Callable[..., Agent], first: str
+) -> None:
+    async def long(_: float) -> None:
+        await asyncio.sleep(0.4)
+
+    outside, run = Outside(after=[OSError("reset") if first == "raises" else Died()]), RunInMemory(pause=long)
+    agent = placed(outside, "upload", attempts=1, timeout=0.2)
+    if first == "dies":
+        with pytest.raises(Died):
+            await run.go_on(agent)
+
+    assert await run.go_on(agent, end=proved(1) if first == "dies" else None) == SEVEN
+    assert (outside.calls("upload"), run.events(StepFailure)) == (1, [])
+
+
+@pytest.mark.req("E3")
+async def test_the_time_of_a_step_runs_again_once_its_calls_are_settled() -> None:
+    async def long(_: float) -> None:
+        await asyncio.sleep(0.4)
+
+    outside, run = Outside(after=[OSError("reset"), OSError("reset")]), RunInMemory(pause=long)
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            await asyncio.gather(outside.upload(7), outside.upload(8))
+            await asyncio.sleep(600)
+
+        await run.step("it", body, attempts=1, timeout=0.2)
+
+    with pytest.raises(StepFailed, match="no result within the step's timeout"):
+        await run.go_on(agent)
+    assert [each.outcome for each in run.events(ToolCalled)] == ["verified", "verified"]
 
 
 @pytest.mark.req("E3")

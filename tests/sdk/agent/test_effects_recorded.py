@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost import Call, NotHappened, Retry, Run, StepFailed, tool
+from milepost import Call, Misuse, NotHappened, PriorCall, Retry, Run, StepFailed, Try, this_try, tool
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Halted, Resumed, StepFailure, ToolCalled, Withdrawn
 from milepost.errors import RunHalted
@@ -302,3 +302,48 @@ async def test_arguments_that_a_bound_tool_has_are_all_that_it_takes(run: RunInM
     with pytest.raises(StepFailed, match="has its arguments already"):
         await run.go_on(agent)
     assert outside.log == []
+
+
+@pytest.mark.req("E2")
+async def test_a_step_can_see_its_try_and_what_earlier_ones_have_called(run: RunInMemory) -> None:
+    seen: list[Try] = []
+
+    @tool(effect="keyed", version="2")
+    async def send(call: Call, number: int) -> int:
+        call.record(external_id=f"m-{number}", size=number)
+        if call.attempt == 1 and number == 2:
+            raise OSError("reset")
+        return number
+
+    async def agent(run: Run) -> None:
+        async def body() -> None:
+            seen.append(this_try())
+            await send(1)
+            await send(2)
+
+        await run.step("it", body, retry=AT_ONCE)
+
+    await run.go_on(agent)
+
+    first = PriorCall(
+        1, "send", "2", f"{RUN_ID}/it", "", unconfirmed=False, external_id="m-1", evidence={"size": 1}
+    )
+    second = PriorCall(
+        2,
+        "send",
+        "2",
+        f"{RUN_ID}/it/2",
+        "builtins.OSError: reset",
+        unconfirmed=False,
+        external_id="m-2",
+        evidence={"size": 2},
+    )
+    assert seen == [Try("it", 1, ()), Try("it", 2, (first, second))]
+
+
+async def test_there_is_no_try_outside_of_a_step(run: RunInMemory) -> None:
+    async def agent(_: Run) -> None:
+        this_try()
+
+    with pytest.raises(Misuse, match="inside a step"):
+        await run.go_on(agent)
