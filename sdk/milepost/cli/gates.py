@@ -42,10 +42,9 @@ def gates(
         typer.echo(json.dumps([_data(each) for each in questions], indent=2))
         return
     if not questions:
-        why = f" as {head.reason}: {head.message}" if head.reason else ""
-        errors.print(
-            f"{run} waits for nothing; it is {head.phase}{visible(why)}", markup=False, soft_wrap=True
-        )
+        why = ": ".join(filter(None, [head.reason, head.message]))
+        told = f"{run} waits for nothing; it is {head.phase}" + (f" ({why})" if why else "")
+        errors.print(visible(told), markup=False, soft_wrap=True)
         return
     commands = Commands(run, stores.options_for(store, namespace))
     for each in questions:

@@ -54,13 +54,8 @@ def new(
         _write(folder, name)
     except InvalidRun as error:
         fail(errors, error)
-    errors.print(
-        visible(
-            f"{folder} holds an agent; cd {folder}, and `milepost run run.yaml` runs it, `pytest` tests it"
-        ),
-        markup=False,
-        soft_wrap=True,
-    )
+    told = f"{folder} holds an agent; in there `milepost run run.yaml` runs it, and `pytest` tests it"
+    errors.print(visible(told), markup=False, soft_wrap=True)
 
 
 def _name(folder: Path) -> str:

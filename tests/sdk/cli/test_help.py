@@ -18,9 +18,16 @@ def help_texts() -> str:
     texts = []
     for command in (
         "",
+        "new",
         "run",
         "steps",
         "list",
+        "gates",
+        "approve",
+        "deny",
+        "signal",
+        "decide",
+        "needs",
         "store",
         "store check",
         "store verify",
@@ -47,7 +54,7 @@ def test_the_help_is_the_golden_one() -> None:
     assert help_texts() == GOLDEN.read_text(), "MILEPOST_REWRITE_GOLDEN=1 rewrites it"
 
 
-@pytest.mark.parametrize("module", ["typer", "rich", "yaml"])
+@pytest.mark.parametrize("module", ["typer", "rich", "yaml", "jsonschema"])
 def test_without_the_extra_the_command_says_what_to_install(module: str) -> None:
     # None in sys.modules is what an import finds where a module is not installed.
     script = f"import sys; sys.modules[{module!r}] = None; from milepost.cli import main; main()"
@@ -65,7 +72,7 @@ def test_without_the_extra_the_command_says_what_to_install(module: str) -> None
 
 def test_the_sdk_alone_needs_nothing_of_the_extra() -> None:
     script = (
-        "import sys\nfor name in ('typer', 'rich', 'yaml'): sys.modules[name] = None\n"
+        "import sys\nfor name in ('typer', 'rich', 'yaml', 'jsonschema'): sys.modules[name] = None\n"
         "import milepost, milepost.executor.session, milepost.cli"
     )
 

@@ -4,6 +4,7 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,16 +14,22 @@ from milepost.api.resource import RunSpec
 from milepost.api.summary import NameState
 from milepost.checkpoint.claim import replace_head
 from milepost.checkpoint.file import FileStore
+from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
 from milepost.checkpoint.history import HeadAt, read_head
 from milepost.checkpoint.records import (
     Claimed,
     ErrorData,
     Event,
+    Intended,
     Planned,
+    Resumed,
     StepCompleted,
     StepFailure,
     StepPlace,
+    StepSkipped,
+    Usage,
     Value,
+    Withdrawn,
 )
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.sending import Patience
@@ -262,3 +269,121 @@ def test_what_names_no_store_is_refused(given: str) -> None:
 )
 def test_sizes_are_for_people(number: int, expected: str) -> None:
     assert show.size(number) == expected
+
+
+def table(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def a_gate(name: str, type_: GateType = GateType.APPROVAL, **changes: Any) -> Gate:
+    dull = {"id": name * 5, "type": type_, "place": f"@{name}", "name": name, "since": at(0)}
+    return Gate(**{**dull, **changes})
+
+
+def an_intent(step: str, tool: str) -> Intended:
+    return Intended(
+        step=step, call=1, tool=tool, effect="verified", key="k", arguments="a", attempt=1, started_at=at(1)
+    )
+
+
+@pytest.mark.req("F4")
+def test_gates_are_shown_as_they_wait_and_with_who_answered_when_and_why(store: FileStore) -> None:
+    answered = Decided(
+        gate="good", place="@good", type=AnswerType.DENY, by="ann", at=at(90), reason="not yet"
+    )
+    good = a_gate("good", id="good", key="x")
+    claim(
+        store,
+        begin(store, "one"),
+        1,
+        completed("draft", 1),
+        GateOpened(gate=good),
+        answered,
+        GateOpened(gate=a_gate("late", until=at(3600))),
+        Waiting(),
+    )
+
+    shown = milepost(store, "steps")
+
+    assert table(shown.stdout) == [
+        "seq step status tries started took size epoch attempt note",
+        "2 draft recorded 1 03-01 12:00:00 1.50 s 7 B 1 1",
+        "2 @good denied 03-01 12:00:00 90.00 s 1 1 by ann at 03-01 12:01:30: not yet",
+        "2 @late waiting 03-01 12:00:00 1 1 approval late",
+    ]
+    assert shown.stderr.endswith("; waits for approval late until 2026-03-01 13:00:00 UTC\n")
+    assert table(milepost(store, "list").stdout) == [
+        "namespace name status steps attempt waits for updated goal",
+        "default one Waiting 1 1 approval late until 2026-03-01 13:00:00 UTC 03-01 12:01:00",
+    ]
+
+
+def test_a_call_of_which_nobody_knows_is_a_row_until_somebody_does(store: FileStore) -> None:
+    keys = begin(store, "one")
+    claim(store, keys, 1, an_intent("pay", "wire"))
+    open_ = table(milepost(store, "steps").stdout)
+    claim(store, keys, 2, a_call("pay").model_copy(update={"call": 1}), completed("pay", 1))
+
+    assert open_[1] == (
+        "2 pay unconfirmed 03-01 12:00:01 1 1 call 1 of wire was begun; what became of it is not recorded"
+    )
+    assert [line.split()[1:3] for line in table(milepost(store, "steps").stdout)[1:]] == [["pay", "recorded"]]
+
+
+def test_an_answer_that_left_the_outcome_open_confirms_nothing(store: FileStore) -> None:
+    raised = a_call("pay").model_copy(
+        update={"unconfirmed": True, "error": ErrorData(kind="builtins.OSError", message="cut")}
+    )
+    claim(store, begin(store, "one"), 1, an_intent("pay", "wire"), raised)
+
+    assert [line.split()[2] for line in table(milepost(store, "steps").stdout)[1:]] == ["unconfirmed"]
+
+
+@pytest.mark.req("D5", "D6")
+def test_steps_that_were_skipped_withdrawn_or_adopted_are_shown_as_such(store: FileStore) -> None:
+    keys = begin(store, "one")
+    claim(
+        store,
+        keys,
+        1,
+        completed("read", 1),
+        completed("sort", 2),
+        StepSkipped(step=StepPlace(id="send", name="send", ordinal=3), reason="nobody to send it to"),
+        Withdrawn(step="sort", reason="its check failed"),
+    )
+    before = table(milepost(store, "steps").stdout)
+    claim(
+        store,
+        keys,
+        2,
+        completed("count", 4),
+        Resumed(strategy="RestartWithContext"),
+        completed("read", 1).model_copy(update={"adopted": "read"}),
+    )
+
+    assert before == [
+        "seq step status tries started took size epoch attempt note",
+        "2 read recorded 1 03-01 12:00:00 1.50 s 7 B 1 1",
+        "2 send skipped 03-01 12:01:00 1 1 nobody to send it to",
+        "2 sort withdrawn 1 03-01 12:00:00 1.50 s 7 B 1 1 its check failed",
+    ]
+    assert [line.split()[1:3] for line in table(milepost(store, "steps").stdout)[1:]] == [
+        ["sort", "withdrawn"],
+        ["count", "fact"],
+        ["read", "adopted"],
+    ]
+
+
+@pytest.mark.req("A3")
+def test_what_models_used_is_shown_for_each_step_and_run_where_any_was(store: FileStore) -> None:
+    usage = Usage(input_tokens=1500, output_tokens=20, cost_nano_usd=2_500_000)
+    step = completed("draft", 1, attempt=2).model_copy(update={"usage": usage})
+    try_ = failed("draft", 1, attempt=1, final=False).model_copy(update={"usage": usage})
+    claim(store, begin(store, "one"), 1, try_, step, completed("send", 2))
+
+    assert table(milepost(store, "steps").stdout) == [
+        "seq step status tries started took size epoch attempt tokens cost",
+        "2 draft recorded 2 03-01 12:00:00 1.50 s 7 B 1 1 3,040 $0.0050",
+        "2 send recorded 1 03-01 12:00:00 1.50 s 7 B 1 1",
+    ]
+    assert table(milepost(store, "list").stdout)[0].split()[5:7] == ["tokens", "cost"]

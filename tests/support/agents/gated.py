@@ -94,6 +94,18 @@ async def pay(run: Run) -> str:
     return await run.step("wire", wire, 100)
 
 
+@tool(effect="none", version="3")
+async def look(what: str) -> str:
+    return what
+
+
+@agent(version="1", tools=[look])
+async def declares(run: Run) -> str:
+    """Wait, with a tool that is needed later."""
+    await run.approval("go", request="go on?")
+    return await run.step("look", look, "there")
+
+
 @agent(version="1", environment={"model": os.environ.get("MODEL", "small")})
 async def depends(run: Run) -> str:
     """Record a step in one environment, and be asked about another."""
