@@ -48,7 +48,7 @@ def reports(example: Example) -> dict[str, str]:
     return {str(file): file.read_text() for file in example.world.rglob("*.txt")}
 
 
-@pytest.mark.req("G2", "D12", "G7")
+@pytest.mark.req("G2", "D12")
 def test_killed_while_it_reads_it_goes_on_and_reports_on_what_there_is(tmp_path: Path) -> None:
     example = an_example(tmp_path, pause=1.0)
 
@@ -79,7 +79,7 @@ def executor_of(said: str) -> int:
     return int(rest.partition(";")[0] or 0)
 
 
-@pytest.mark.req("E6")
+@pytest.mark.req("D1")
 def test_it_comes_to_the_same_wherever_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
 
