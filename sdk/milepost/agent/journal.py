@@ -354,6 +354,14 @@ class Journal:
         """Return the id of a gate of this execution. An event's has one of its own, see `event_gate_id`."""
         return gate_id(type_, place, request_digest, self.state.executions)
 
+    @property
+    def may_restart(self) -> bool:
+        """Whether the run can begin anew: not while a call may have had its effect and nobody knows.
+
+        Its step has to be reached once more, where that is found out.
+        """
+        return not any(self.state.intents.values())
+
     async def restart(self, gate: str) -> NoReturn:
         """Let the run begin anew, with what is recorded as given facts, as was decided at this gate."""
         self.stop()

@@ -131,7 +131,7 @@ async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[
 
 async def _ask(journal: Journal, reason: str, message: str, place: str, about: codec.JSON) -> None:
     """Return if what is recorded is accepted as it is; else the run halts, or begins anew."""
-    options = (AnswerType.ACCEPT, AnswerType.RESTART_WITH_CONTEXT)
+    options = [AnswerType.ACCEPT, *([AnswerType.RESTART_WITH_CONTEXT] if journal.may_restart else [])]
     decided = await journal.ask(reason, message, place=place, about=about, options=options)
     if decided.type is AnswerType.RESTART_WITH_CONTEXT:
         await journal.restart(decided.gate)

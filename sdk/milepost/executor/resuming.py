@@ -45,7 +45,10 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy, today
     if matter:
         strategy, gate = await _decided(journal, spec, matter)
         await journal.commit(Resumed(strategy=strategy.value, environment=today, gate=gate))
-    elif state.completed and spec.strategy is not Strategy.EXACT and not _unsettled(journal, spec.strategy):
+    elif state.completed and spec.strategy is not Strategy.EXACT:
+        if spec.strategy is Strategy.RESTART_WITH_CONTEXT and not journal.may_restart:
+            _log.warning("restart-put-off", extra={"why": "whether a call had its effect is not known yet"})
+            return
         await journal.commit(Resumed(strategy=spec.strategy.value))
 
 
@@ -55,7 +58,7 @@ async def _decided(journal: Journal, spec: ResumeSpec, matter: list[Difference])
         return _strategy(spec.on_environment_change.value), ""
     message = f"what is recorded depends on another environment: {told(matter)}"
     options = [AnswerType.ACCEPT, AnswerType.REVALIDATE]
-    if not _unsettled(journal, Strategy.RESTART_WITH_CONTEXT):
+    if journal.may_restart:
         options.append(AnswerType.RESTART_WITH_CONTEXT)
     about: codec.JSON = {each.name: [each.before, each.now] for each in matter}
     answer = await journal.ask("EnvironmentChanged", message, place=_PLACE, about=about, options=options)
@@ -64,11 +67,3 @@ async def _decided(journal: Journal, spec: ResumeSpec, matter: list[Difference])
 
 def _strategy(decided: str) -> Strategy:
     return Strategy.EXACT if decided == AnswerType.ACCEPT else Strategy(decided)
-
-
-def _unsettled(journal: Journal, strategy: Strategy) -> bool:
-    """Tell whether a call may have had its effect and nobody knows: then the run cannot begin anew.
-
-    Its step has to be reached once more, where that is found out.
-    """
-    return strategy is Strategy.RESTART_WITH_CONTEXT and any(journal.state.intents.values())
