@@ -10,6 +10,7 @@ from milepost.testing.clock import Clock
 from milepost.testing.crashes import Crash, Report, crash_everywhere
 from milepost.testing.ledger import Ledger, Received
 from milepost.testing.outcome import Ran
+from milepost.testing.stale import Overtaken, StaleReport, overtake_everywhere
 
 __all__ = [
     "Answers",
@@ -21,8 +22,11 @@ __all__ = [
     "Deny",
     "Expire",
     "Ledger",
+    "Overtaken",
     "Ran",
     "Received",
     "Report",
+    "StaleReport",
     "crash_everywhere",
+    "overtake_everywhere",
 ]

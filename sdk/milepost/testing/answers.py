@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from pydantic_core import to_jsonable_python
+
 from milepost.api.resource import Phase
 from milepost.checkpoint import codec, inbox
 from milepost.checkpoint.gates import AnswerType, GateType
@@ -180,10 +182,12 @@ def _said(question: Question, answer: Any, clock: Clock) -> inbox.Answer:
             type_, by, reason, data = AnswerType.EVENT, NOBODY, "", answer
         case _:
             type_, by, reason, data = AnswerType.APPROVE, NOBODY, "", answer
-    encoded = codec.encode(data, type(data), path=f"answer to {question.label}")
-    # A gate that asks for no answer gets none; what is asked for may well be null.
-    answered = None if data is None and gate.answer_schema is None else encoded
-    return inbox.Answer(gate.id, type_, by, at, reason, answered, gate.request_digest)
+    if gate.type is GateType.HALT:
+        encoded = None if data is None else codec.encode(data, type(data), path=f"result at {question.label}")
+    else:
+        # As whoever answers writes it: JSON as everybody does.
+        encoded = to_jsonable_python(data)
+    return inbox.Answer(gate.id, type_, by, at, reason, encoded, gate.request_digest)
 
 
 def _timely(question: Question, clock: Clock) -> inbox.Answer:

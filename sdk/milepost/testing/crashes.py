@@ -91,14 +91,9 @@ def crash_everywhere(
     ValueError for an agent that cannot be imported.
     """
     case = Case(
-        entrypoint=entrypoint_of(agent),
-        spec=spec_of(entrypoint_of(agent), inputs, goal, spec),
-        answers=answers,
-        effects=effects,
-        timeout=timeout,
-        environment=environment or {},
+        spec_of(entrypoint_of(agent), inputs, goal, spec), answers, effects, timeout, environment or {}
     )
-    workers = at_once or min(MOST_AT_ONCE, os.cpu_count() or 1)
+    workers = at_once or most_at_once()
     with tempfile.TemporaryDirectory(prefix="milepost-crashes-", ignore_cleanup_errors=True) as folder:
         undisturbed = steady(case, Path(folder), workers)
         points = chosen(every_point(undisturbed), max_points)
@@ -108,6 +103,11 @@ def crash_everywhere(
             return _crash(trial, point, undisturbed)
 
         return Report(undisturbed, tuple(each_of(points, workers, crash)))
+
+
+def most_at_once() -> int:
+    """Return how many runs are made side by side where the author does not say."""
+    return min(MOST_AT_ONCE, os.cpu_count() or 1)
 
 
 def spec_of(

@@ -1,11 +1,12 @@
 """Entry point of a test's executor: `python -m milepost.testing.executor`.
 
-It is the pod's own, with a clock that stands where the test says and a store that strikes the process at
-one write. Nothing else about it is different: what is tested is what runs.
+It is the pod's own, with a clock that stands where the test says, pauses that take no time, and a store that
+strikes the process at one write. Nothing else about it is different: what is tested is what runs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from functools import partial
 
@@ -22,7 +23,12 @@ __all__: list[str] = []
 
 
 def _begin(order: Order, settings: Settings, store: Store, log: structlog.stdlib.BoundLogger) -> Session:
-    return Session(settings, Watched(store, settings.keys, order), log, clock=Clock(order.now))
+    watched = Watched(store, settings.keys, order)
+    return Session(settings, watched, log, clock=Clock(order.now), pause=_in_no_time)
+
+
+async def _in_no_time(_seconds: float) -> None:
+    await asyncio.sleep(0)
 
 
 if __name__ == "__main__":

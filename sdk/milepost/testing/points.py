@@ -93,9 +93,13 @@ class Order:
 
 @final
 class Watched:
-    """A store that strikes its own process at one write of the run's head."""
+    """A store that strikes its own process at one write of the run's head.
+
+    Writes take turns: a process that is stopped in the midst of one would keep others from the store.
+    """
 
     def __init__(self, inner: Store, keys: StoreKeys, order: Order) -> None:
+        self._turn = threading.Lock()
         self._inner = inner
         self._keys = keys
         self._order = order
@@ -111,7 +115,8 @@ class Watched:
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str]) -> Answer:
         """Write; heads are only ever replaced here."""
-        return self._inner.put_new(key, body, metadata)
+        with self._turn:
+            return self._inner.put_new(key, body, metadata)
 
     def put_if(self, key: str, body: bytes, metadata: Mapping[str, str], *, etag: str) -> Answer:
         """Write, and be struck before it or after it."""
@@ -119,7 +124,8 @@ class Watched:
         def write() -> Answer:
             return self._inner.put_if(key, body, metadata, etag=etag)
 
-        return self._struck(body, write) if key == self._keys.head else write()
+        with self._turn:
+            return self._struck(body, write) if key == self._keys.head else write()
 
     def list(self, prefix: str) -> Iterator[Listed]:
         """List, undisturbed."""
@@ -149,7 +155,9 @@ class Watched:
         draft.write_text(said, encoding="utf-8")
         draft.rename(mark)
         if self._order.how is How.STOP:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this very thread: another one may be told of a signal to the process, and this one would then
+            # go on for a moment and stop in the midst of the write.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             return
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()

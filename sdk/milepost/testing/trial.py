@@ -44,6 +44,9 @@ __all__ = ["Case", "Failed", "Trial", "entrypoint_of"]
 
 COMMAND: Final = (sys.executable, "-m", "milepost.testing.executor")
 
+LINGER: Final = "0.2"
+"""Seconds that a process stays at a gate where nothing else is going on; a pod stays longer."""
+
 MOST_PROCESSES: Final = 1000
 """Processes of one run, after which it is taken for one that never ends."""
 
@@ -58,7 +61,6 @@ class Failed(Exception):
 class Case:
     """What is the same in all runs of a test. `timeout` is how many seconds each process may take."""
 
-    entrypoint: str
     spec: RunSpec
     answers: Answers | None = None
     effects: Callable[[Path], Any] | None = None
@@ -184,6 +186,7 @@ class Trial:
             "MILEPOST_ATTEMPT": str(self.attempt),
             "MILEPOST_POD_UID": f"process-{self.attempt}",
             "MILEPOST_GRACE_SECONDS": "5",
+            "MILEPOST_LINGER_SECONDS": LINGER,
             "MILEPOST_LIMITS": self.case.spec.limits.model_dump_json(by_alias=True, exclude_none=True),
             "MILEPOST_PREVIOUS_END": json.dumps(previous.model_dump()) if previous else "",
             ORDER: order.dumps(),
@@ -250,7 +253,12 @@ class Trial:
         )
 
     def _value(self, value: Value) -> Any:
-        return codec.decode(values.read(self.store, self.keys, value), Any, path="value")
+        data = values.read(self.store, self.keys, value)
+        try:
+            return codec.decode(data, Any, path="value")
+        except codec.DecodeError:
+            # Only the agent's code names the classes of what it has recorded.
+            return data
 
 
 def _unexpected(exited: Exited, lines: deque[str]) -> str:

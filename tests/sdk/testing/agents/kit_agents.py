@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from milepost import Call, Run, agent, tool
+from milepost import Call, Denied, Expired, Happened, NotHappened, Retry, Run, agent, tool
 from milepost.testing import Ledger
 
 WORLD = "MILEPOST_TEST_FOLDER"
@@ -35,6 +37,13 @@ async def sound(run: Run, *, steps: int = 3) -> dict[str, Any]:
     halves = await run.parallel([run.step("half", double, part) for part in range(2)])
     lot = run.random("lot").randrange(1000)
     return {"total": total, "posted": posted, "halves": halves, "lot": lot}
+
+
+@agent(version="1")
+async def plain(run: Run) -> str:
+    """Do one thing after the other, the second of them outside."""
+    number = await run.step("double", double, 1)
+    return await run.step("post", post, str(number))
 
 
 _opened: list[str] = []
@@ -141,3 +150,80 @@ def wait_for_ever() -> None:
 async def hanging(run: Run) -> None:
     """Wait for ever once it is resumed."""
     await run.step("wait", wait_for_ever)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a person grants."""
+
+    euros: int
+    until: datetime
+
+
+@agent(version="1")
+async def asking(run: Run) -> dict[str, Any]:
+    """Ask a person, wait for a delivery, and sleep for a month."""
+    offer = await run.step("offer", double, 21)
+    granted = await run.approval("spend", request={"offer": offer}, answer=Budget)
+    delivery = await run.event("delivery", str, key="parts")
+    began = run.now()
+    await run.sleep(timedelta(days=30))
+    posted = await run.step("post", post, f"{granted.by}: {granted.answer.euros}")
+    return {"delivery": delivery, "posted": posted, "days": (run.now() - began).days}
+
+
+@agent(version="1")
+async def denied(run: Run) -> str:
+    """Take a no for an answer, or none."""
+    try:
+        await run.approval("spend", request={"offer": 42}, expires=timedelta(hours=8))
+    except Expired:
+        return f"nobody cared until {run.now():%H:%M}"
+    except Denied as error:
+        return f"no: {error.decision.reason}"
+    return "yes"
+
+
+@tool(effect="irreversible")
+async def shout(what: str) -> None:
+    """Say something that cannot be taken back."""
+    append(what)
+
+
+@agent(version="1")
+async def shouting(run: Run) -> None:
+    """Do something that cannot be taken back, nor be asked about."""
+    await run.step("shout", shout, "now")
+
+
+async def shouted(_call: Call, what: str) -> Happened[None] | NotHappened:
+    sent = Path(os.environ[WORLD]) / "sent"
+    return Happened(None) if sent.exists() and what in sent.read_text() else NotHappened()
+
+
+@tool(effect="verified", verify=shouted, settles_within=timedelta(hours=1))
+async def shout_audibly(_call: Call, what: str) -> None:
+    """Say something of which can be found out whether it was said."""
+    append(what)
+
+
+@agent(version="1")
+async def audible(run: Run) -> None:
+    """Do something that cannot be repeated, and can be asked about."""
+    await run.step("shout", shout_audibly, "now")
+
+
+_tries: list[int] = []
+
+
+def third_time() -> int:
+    _tries.append(1)
+    if len(_tries) < 3:
+        raise OSError("not yet")
+    return 3
+
+
+@agent(version="1")
+async def stubborn(run: Run) -> int:
+    """Try again, with long pauses between."""
+    return await run.step("try", third_time, retry=Retry(attempts=6, wait=3600, max_wait=3600))
