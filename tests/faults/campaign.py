@@ -35,7 +35,7 @@ __all__ = [
     "perform",
 ]
 
-AGENTS: Final = ("everything", "small", "heavy", "deferred")
+AGENTS: Final = ("everything", "small", "heavy", "deferred", "careful")
 
 
 class NotClean(Exception):

@@ -32,6 +32,7 @@ from milepost.checkpoint.records import (
     Claimed,
     Event,
     Finished,
+    Intended,
     Record,
     StepCompleted,
     StepFailure,
@@ -345,6 +346,9 @@ def _ledger(seen: Seen, expected: Expected) -> tuple[list[str], list[str]]:
     if seen.effects.refused:
         wrong.append(f"{seen.effects.refused} calls were refused: a key with another body")
     recorded = {call.key: call.external_id for call in seen.events(ToolCalled) if call.external_id}
+    for key, effect in {(call.key, call.effect) for call in seen.events(Intended)}:
+        if (times := seen.effects.calls[key[len(seen.run.keys.run_id) :]]) > 1:
+            wrong.append(f"the {effect} call {key} was made {times} times")
     for key, external_id in recorded.items():
         applied = seen.effects.applied.get(key[len(seen.run.keys.run_id) :], ("", ""))[1]
         if external_id != applied:

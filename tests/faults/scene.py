@@ -14,6 +14,7 @@ import itertools
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -25,12 +26,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from milepost.api.names import StoreKeys
-from milepost.api.resource import RunSpec
+from milepost.api.resource import Phase, RunSpec
+from milepost.checkpoint import inbox
+from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import AnswerType, GateType
 from milepost.checkpoint.history import HeadAt, load, read_head
-from milepost.checkpoint.records import PreviousEnd
+from milepost.checkpoint.records import Halted, PreviousEnd
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.s3 import S3Config, S3Store
+from milepost.checkpoint.sending import Patience
 from milepost.testing.faults import Fault, Hold
 from tests.faults.points import Blow, How, Line, When
 from tests.faults.processes import ROOT, Process, Starter
@@ -87,6 +92,7 @@ class Disturbed:
     """A run as it was seen from outside. `begun` is its first head, `final` its last.
 
     `loaded` are the states that were loaded from the store between its attempts, by their last record.
+    `decided` is how often a person had to say what became of a call.
     """
 
     agent: str
@@ -96,6 +102,7 @@ class Disturbed:
     final: HeadAt
     loaded: dict[int, State] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
+    decided: int = 0
     requests: list[Passed] = field(default_factory=list)
     calls: list[Passed] = field(default_factory=list)
     seconds: float = 0.0
@@ -113,6 +120,8 @@ class Scene:
         self._doors = doors
         self._requests, self._calls = journals
         self._numbers = itertools.count(1)
+        # Of whose end the next attempt is to learn, where that is not the one before it.
+        self._woken: Attempt | None = None
         self.store = S3Store(self._config("", server.admin))
         self._runs = Runs(self.store, _now, os.urandom)
 
@@ -182,10 +191,42 @@ class Scene:
             # Whoever is paused has somebody after it, even where it has finished the run.
             if run.final.head.phase.terminal and hold is None:
                 break
+            if run.final.head.phase is Phase.HALTED and run.final.head.gates:
+                # Nobody says what became of a call as long as the process that made it may be alive.
+                if paused:
+                    self._woken = paused[0][0]
+                    self._wake(paused)
+                else:
+                    self._decide(run)
+        self._wake(paused)
+
+    def _wake(self, paused: list[tuple[Attempt, Hold]]) -> None:
+        """Let those go on that were paused, and wait for their end."""
         for attempt, hold in paused:
             attempt.process.send(signal.SIGCONT)
             hold.release.set()
             attempt.code = attempt.process.wait(_ATTEMPT_WITHIN_S)
+        paused.clear()
+
+    def _decide(self, run: Disturbed) -> None:
+        """Say what became of the call for which the run has halted, as a person does who looks it up."""
+        (gate,) = (each for each in run.final.head.gates if each.type is GateType.HALT)
+        archive = Archive(self.store, run.keys)
+        halted = archive.event(run.final.head, gate.seq, Halted, lambda _: True)
+        assert halted.gate is not None, "the head names it"
+        assert halted.gate.request is not None, "it shows the call"
+        applied = self._applied(halted.gate.request.inline["key"])
+        type_ = AnswerType.DONE if applied else AnswerType.NOT_DONE
+        answer = inbox.Answer(gate.id, type_, "kim", _now().isoformat(), answer=applied)
+        inbox.give(self.store, run.keys, answer, Patience(os.urandom))
+        run.decided += 1
+
+    def _applied(self, key: str) -> str | None:
+        """Return what the receiver calls the effect of a key; None if there is none."""
+        with sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True) as db:
+            found = db.execute("SELECT id FROM applied WHERE key = ?", (key,)).fetchone()
+        db.close()
+        return f"effect-{found[0]}" if found else None
 
     def _attempt(
         self, run: Disturbed, number: int, door: Door, blow: Blow | None, deadline: float
@@ -241,9 +282,15 @@ class Scene:
             "FAULTS_RECEIVER": door.receiver.endpoint,
         }
         if number > 1:
-            end = PreviousEnd(attempt=number - 1, cause="Evicted", fault="disruption")
-            environment["MILEPOST_PREVIOUS_END"] = end.model_dump_json()
+            environment["MILEPOST_PREVIOUS_END"] = self._previous_end(run).model_dump_json()
         return self._starter.start(environment, run.world, run.world / f"log-{number}")
+
+    def _previous_end(self, run: Disturbed) -> PreviousEnd:
+        """Return what the operator knows: of a pod that is paused, not that it has ended."""
+        before, self._woken = self._woken or run.attempts[-1], None
+        return PreviousEnd(
+            attempt=before.number, cause="Evicted", fault="disruption", proved=before.process.ended.is_set()
+        )
 
     def _config(self, endpoint: str, identity: Identity) -> S3Config:
         folder = self._folder / "keys" / identity.name

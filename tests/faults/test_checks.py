@@ -173,3 +173,12 @@ def test_a_process_that_woke_and_was_not_refused(scene: Scene, clean: dict[str, 
     seen = Seen(run, scene.store, Effects.read(scene.ledger, run.keys.run_id))
 
     assert "attempt 1 woke and ended with 0, not 81" in found(seen, clean)
+
+
+def test_a_call_that_was_made_twice_and_must_not_be_repeated(scene: Scene, clean: dict[str, Clean]) -> None:
+    run = scene.run("careful")
+    effects = Effects.read(scene.ledger, run.keys.run_id)
+    effects.calls["/tell"] += 1
+    verdict = judge(Seen(run, scene.store, effects), clean["careful"].expected)
+
+    assert verdict.violations == [f"the irreversible call {run.keys.run_id}/tell was made 2 times"]

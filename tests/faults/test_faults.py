@@ -63,6 +63,36 @@ def test_killed_around_an_effect_it_happens_once_under_one_key(
         assert outcome.verdict.calls_repeated > 0, "the effect was called for again, and not applied again"
 
 
+@pytest.mark.req("B2", "E3", "F-A2", "F-A3", "F-A4", "I3")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("line", list(Line))
+def test_killed_anywhere_a_call_that_must_not_be_repeated_is_made_once(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], line: Line, share: float, when: When
+) -> None:
+    requests = clean["careful"].requests
+    index = index_of(share, requests.store if line is Line.STORE else requests.receiver)
+
+    outcome = outcome_of(Point("careful", (Blow(index, when, line),)))
+
+    assert outcome.verdict.violations == []
+    assert (outcome.hits, outcome.verdict.calls_repeated) == (1, 0)
+
+
+@pytest.mark.req("E3", "F-A7", "I3", "I5")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("line", list(Line))
+def test_a_call_of_an_executor_that_sleeps_is_not_made_by_another_before_it_has_ended(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], line: Line, when: When
+) -> None:
+    index = 2 if line is Line.RECEIVER else index_of(0.5, clean["careful"].requests.store)
+
+    outcome = outcome_of(Point("careful", (Blow(index, when, line, How.PAUSE),)))
+
+    assert outcome.verdict.violations == []
+    assert (outcome.paused, outcome.verdict.calls_repeated) == (1, 0)
+
+
 @pytest.mark.req("D1", "D2", "I2", "I12")
 @pytest.mark.parametrize(("index", "when"), [(2, When.AFTER), (4, When.BEFORE), (7, When.AFTER)])
 def test_killed_again_while_it_resumes_a_run_goes_on(

@@ -35,6 +35,8 @@ __all__ = ["Attempt"]
 
 T = TypeVar("T")
 
+_NOTHING: Final = Usage()
+
 _log: Final = logging.getLogger("milepost.step")
 
 
@@ -135,7 +137,7 @@ class Attempt:
     @property
     def usage(self) -> Usage:
         """What the try has used up of models so far."""
-        return sum(self._used, Usage())
+        return sum(self._used, _NOTHING)
 
     def use(self, used: Usage) -> None:
         """Count what a model used up. Raises Misuse where the step has ended."""

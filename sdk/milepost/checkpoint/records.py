@@ -157,7 +157,8 @@ class Intended(Data):
     """A call with an effect that must not be repeated blindly is about to be made.
 
     What became of it is said by a `ToolCalled` of the same step and call; while there is none, nobody knows.
-    `settles_within_s` are the seconds after its writer's end within which the effect shows, if it happened.
+    `attempt` is the one that was to make it, of the run's and not of the step's. `settles_within_s` are the
+    seconds after its end within which the effect shows, if it happened.
     """
 
     kind: Literal["intent"] = "intent"

@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from milepost import Call, Retry, Run, agent, tool
+from milepost import Call, Happened, NotHappened, Retry, Run, Unknown, agent, tool
 from milepost.agent.tools import Tool
 
 PAGES = 30
@@ -78,6 +78,58 @@ async def charge(call: Call, amount: int) -> str:
     return await asyncio.to_thread(_post, call.key, amount)
 
 
+def _receive(key: str) -> list[dict[str, Any]]:
+    """Return what the receiver has applied for a key."""
+    with urllib.request.urlopen(os.environ["FAULTS_RECEIVER"] + "/ledger", timeout=30) as answer:
+        return [each for each in json.load(answer)["applied"] if each["key"] == key]
+
+
+async def _was_delivered(call: Call, amount: int) -> Happened[str] | NotHappened | Unknown:
+    found = await asyncio.to_thread(_receive, call.key)
+    if not found:
+        return NotHappened()
+    if found[0]["body"] != {"amount": amount}:
+        return Unknown(f"another amount is there: {found[0]}")
+    call.record(external_id=found[0]["id"])
+    return Happened(found[0]["id"])
+
+
+async def was_delivered(
+    call: Call, world: str, step: str, amount: int
+) -> Happened[str] | NotHappened | Unknown:
+    """Ask the receiver for what a call should have left there."""
+    assert world, step
+    return await _was_delivered(call, amount)
+
+
+@tool(effect="verified", verify=was_delivered, settles_within=0.05)
+async def deliver(call: Call, world: str, step: str, amount: int) -> str:
+    """Let the receiver apply an amount, which it can be asked for."""
+    note(world, step)
+    identifier = await asyncio.to_thread(_post, call.key, amount)
+    call.record(external_id=identifier)
+    return identifier
+
+
+@tool(effect="verified", verify=_was_delivered, settles_within=0.05)
+async def drop(call: Call, amount: int) -> str:
+    """As `deliver`, in the body of a step."""
+    return await asyncio.to_thread(_post, call.key, amount)
+
+
+@tool(effect="irreversible")
+async def tell(call: Call, world: str, step: str, amount: int) -> str:
+    """Let the receiver apply an amount, which nobody can take back."""
+    note(world, step)
+    return await asyncio.to_thread(_post, call.key, amount)
+
+
+@tool(effect="irreversible")
+async def shout(call: Call, amount: int) -> str:
+    """As `tell`, in the body of a step."""
+    return await asyncio.to_thread(_post, call.key, amount)
+
+
 @tool(effect="none")
 async def look(world: str, step: str) -> str:
     """Read something."""
@@ -117,7 +169,15 @@ async def settle(world: str, step: str, amount: int) -> int:
     return total
 
 
-TOOLS: list[Tool[..., Any]] = [pay, charge, look, add, publish, stumble]
+async def announce(world: str, step: str, amount: int) -> int:
+    """Make two calls that must not be repeated blindly."""
+    note(world, step)
+    await drop(amount)
+    await shout(amount + 1)
+    return amount
+
+
+TOOLS: list[Tool[..., Any]] = [pay, charge, look, add, publish, stumble, deliver, drop, tell, shout]
 
 
 async def _effects(run: Run, world: str) -> list[int]:
@@ -177,3 +237,20 @@ async def heavy(run: Run, world: str, paper: str) -> dict[str, object]:
     pages = [await run.step("page", page, world, f"heavy-{index}", PAGE_BYTES) for index in range(3)]
     await run.step("pay", pay, world, "pay", 10)
     return {"digest": _digest([len(paper), *pages]), "text": text("result", BLOB_BYTES)}
+
+
+async def _careful(run: Run, world: str, number: int) -> int:
+    await run.step("deliver", deliver, world, f"branch-{number}-deliver", 100 + number)
+    await run.step("tell", tell, world, f"branch-{number}-tell", 200 + number)
+    return await run.step("end", count, world, f"branch-{number}-end", number)
+
+
+@agent(version="1", tools=TOOLS)
+async def careful(run: Run, world: str) -> dict[str, object]:
+    """Calls that must not be repeated blindly: as steps, in a step's body, and side by side."""
+    number = await run.step("first", count, world, "first", 0)
+    await run.step("deliver", deliver, world, "deliver", 10)
+    await run.step("tell", tell, world, "tell", 20)
+    number += await run.step("announce", announce, world, "announce", 30)
+    found = await run.parallel({number: _careful(run, world, number) for number in range(2)})
+    return {"digest": _digest([number, *found.values()]), "parts": number}
