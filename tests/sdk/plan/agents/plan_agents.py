@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from milepost import Call, Run, agent, tool
-from milepost.plan import Plan, PlanFailed, some_of
+from milepost.plan import Plan, PlanFailed, PlanResult, some_of
+from milepost.plan.plan import OnFailure
 from milepost.testing import Ledger
 
 
@@ -49,3 +50,13 @@ async def surveying(run: Run) -> dict[str, Any]:
         plan.replan()
     plan.step("tell-others", publish, total, "the other board")
     return asdict(await plan.run(run, parallel=3))
+
+
+@agent(version="1")
+async def hopeless(run: Run, *, on_failure: OnFailure) -> PlanResult:
+    """Need what does not answer."""
+    plan = Plan("survey", on_failure=on_failure)
+    south = plan.step("measure-south", measure, "south", attempts=1)
+    plan.step("add", add, some_of(south))
+    plan.step("measure-north", measure, "north")
+    return await plan.run(run)
