@@ -21,7 +21,7 @@ from milepost.cli.failing import errors_console, fail
 from milepost.cli.options import Namespace, Reason, RunName, StoreOption
 from milepost.cli.visible import visible
 from milepost.errors import InvalidRun, MilepostError
-from milepost.local.answering import OPTIONS, Said, answer, choose, decide, refuse_ended, send, who
+from milepost.local.answering import OPTIONS, Said, Sent, answer, choose, decide, refuse_ended, send, who
 from milepost.local.closing import end_run, note_outcome
 from milepost.local.fitting import answer_in
 
@@ -88,10 +88,15 @@ def signal(
     Data is JSON; where the run waits for the event it has to fit what is waited for.
     """
     with _ready(store, namespace, run) as (errors, runs, known):
-        number, awaited = send(runs, known.head, event, key, data, who())
+        sent = send(runs, known.head, event, key, data, who())
         what = event if key is None else f"{event}={key}"
-        kept = _GOES_ON if awaited else f"it is kept for gate {number} that waits for it, as none does yet"
+        kept = _GOES_ON if sent.awaited else _kept(sent)
         _tell(errors, f"{known.name}: event {what} is sent; {kept}")
+
+
+def _kept(sent: Sent) -> str:
+    others = f"; it waits for {', '.join(sent.events)}" if sent.events else ""
+    return f"it is kept for gate {sent.number} that waits for it, as none does yet{others}"
 
 
 def decide_run(

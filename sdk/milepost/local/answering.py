@@ -30,6 +30,7 @@ __all__ = [
     "OPTIONS",
     "Answered",
     "Said",
+    "Sent",
     "answer",
     "choose",
     "decide",
@@ -138,11 +139,22 @@ def answer(runs: Runs, head: Head, question: Question, said: Said, by: str) -> N
         raise Answered(f"gate {question.label} has its answer, and nothing was changed: {described(stands)}")
 
 
-def send(runs: Runs, head: Head, name: str, key: str | None, data: str | None, by: str) -> tuple[int, bool]:
-    """Send an event; return its number among those of its name and key, and whether the run waits for it.
+@dataclass(frozen=True)
+class Sent:
+    """An event that was sent: its number among those of its name and key, and what the run waits for.
 
-    `data` is a text with JSON, or with what else fits the gate that waits for it. Raises InvalidRun where it
-    does not, or where the run has ended.
+    `awaited`: a gate was open for it. `events` are the events that the run waits for, by their labels.
+    """
+
+    number: int
+    awaited: bool
+    events: tuple[str, ...]
+
+
+def send(runs: Runs, head: Head, name: str, key: str | None, data: str | None, by: str) -> Sent:
+    """Send an event. `data` is a text with JSON, or with what else fits the gate that waits for it.
+
+    Raises InvalidRun where it does not fit, or where the run has ended.
     """
     refuse_ended(head)
     _, questions = read_questions(runs.store, head)
@@ -158,7 +170,8 @@ def send(runs: Runs, head: Head, name: str, key: str | None, data: str | None, b
         number = inbox.send_event(runs.store, head.keys, name, key, event, patience)
     except ValueError as error:
         raise InvalidRun("EVENT", str(error)) from error
-    return number, event_gate_id(name, key, number) in waiting
+    events = tuple(each.label for each in questions if each.gate.type is GateType.EVENT and not each.answer)
+    return Sent(number, event_gate_id(name, key, number) in waiting, events)
 
 
 def _next_event(runs: Runs, head: Head, name: str, key: str | None) -> str:

@@ -210,8 +210,12 @@ def test_an_event_is_sent_checked_and_consumed(desk: Desk) -> None:
 
 def test_who_sent_an_event_and_when_is_kept(desk: Desk) -> None:
     outcome = bring(desk, "order")
-    command(desk, "signal", "order", "refunded", "--data", '{"why": "late"}')
+    sent = command(desk, "signal", "order", "refunded", "--data", '{"why": "late"}')
 
+    assert sent.stderr == (
+        "order: event refunded is sent; it is kept for gate 1 that waits for it, as none does yet; it waits "
+        "for paid=7\n"
+    )
     kept = inbox.read(desk.store, desk.keys(outcome), event_gate_id("refunded", None, 1))
 
     assert kept is not None

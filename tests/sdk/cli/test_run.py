@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from milepost.checkpoint.history import HeadAt, load, read_head
 from milepost.checkpoint.owner import claim_prefix
 from milepost.checkpoint.sending import Patience
 from tests.support.local_runs import AGENTS, SDK, Desk
@@ -161,6 +162,11 @@ def test_an_executor_ends_with_a_runner_that_is_killed_and_the_run_goes_on_when_
     assert (again.returncode, json.loads(again.stdout)) == (0, "let go")
     assert "attempt 2 goes on after 1 recorded step; attempt 1 was interrupted" in again.stderr
     assert len(desk.calls()) == 2
+    (run,) = (desk.root / "store" / "default" / "runs").iterdir()
+    head = read_head(desk.store, desk.keys_of(run.name))
+    assert isinstance(head, HeadAt)
+    # Its process was seen to be gone.
+    assert load(desk.store, head.head).proved_ends == {1}
 
 
 def test_an_executor_that_the_user_kills_is_started_again(desk: Desk) -> None:
