@@ -360,7 +360,7 @@ class Journal:
 
         Its step has to be reached once more, where that is found out.
         """
-        return not any(self.state.intents.values())
+        return not self.state.intents
 
     async def restart(self, gate: str) -> NoReturn:
         """Let the run begin anew, with what is recorded as given facts, as was decided at this gate."""

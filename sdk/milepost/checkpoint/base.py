@@ -52,6 +52,7 @@ _LATER: Final[Mapping[str, type]] = {
     "memory_at_restart": int,
     "degraded": dict,
     "began_with": str,
+    "code": str,
 }
 _SETS: Final = ("revalidated", "proved_ends", "closed_groups", "adopted", "codes")
 

@@ -202,8 +202,8 @@ class State:
     attempts of which nothing is at work any more. `memory` is the record that has the agent's memory,
     `memory_at_restart` the one that had it when the execution began anew. `closed_groups` are the phases that
     are over, `degraded` names what was missing for those that had less. `adopted` are the facts that are
-    steps of this execution again, `began_with` is the agent's version that began it, `codes` are the digests
-    of the code that has worked on it.
+    steps of this execution again, `began_with` is the agent's version that began it, `code` is the digest of
+    the code that works on it, `codes` are those that have.
     """
 
     seq: int = 0
@@ -233,6 +233,7 @@ class State:
     closed_groups: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
     began_with: str = ""
+    code: str = ""
     codes: set[str] = field(default_factory=set)
     degraded: dict[str, list[str]] = field(default_factory=dict)
     steps_by_result: dict[str, str] = field(default_factory=dict)
@@ -284,8 +285,10 @@ class State:
                 self.intents.setdefault(step_id, {})[call] = event
             case ToolCalled(step=step_id, call=call):
                 self.calls.setdefault(step_id, {})[call] = event
-                if not event.unconfirmed:
-                    self.intents.get(step_id, {}).pop(call, None)
+                if not event.unconfirmed and step_id in self.intents:
+                    self.intents[step_id].pop(call, None)
+                    if not self.intents[step_id]:
+                        del self.intents[step_id]
             case _:
                 raise ValueError(f"{event.kind} leaves no step open")
 
@@ -336,8 +339,8 @@ class State:
         if not event.agent_version:
             # It has not found the agent, and so says nothing of it.
             return
-        if event.code_digest:
-            self.codes.add(event.code_digest)
+        self.code = event.code_digest
+        self.codes.add(self.code)
         if self.environment is None:
             self.environment = environment_of(event)
             self.began_with = event.agent_version
@@ -371,7 +374,7 @@ class State:
             self.withdrawn.clear()
             self.closed_groups.clear()
             self.adopted.clear()
-            self.codes = {code for code in (event.environment.get("code", ""),) if code}
+            self.codes = {self.code}
             self.degraded.clear()
 
     def _check_off(self, branch: str) -> None:
