@@ -352,8 +352,12 @@ class State:
         self.withdrawn[event.step] = seq
         # What failed since may have failed for what is withdrawn now, and is tried anew.
         self.failed = {step: tries for step, tries in self.failed.items() if not tries[-1].final}
-        if self.steps_by_result.get(place.result_digest) == event.step:
-            del self.steps_by_result[place.result_digest]
+        digest = place.result_digest
+        if self.steps_by_result[digest] == event.step:
+            del self.steps_by_result[digest]
+            others = (step for step, other in self.completed.items() if other.result_digest == digest)
+            if (other := next(others, None)) is not None:
+                self.steps_by_result[digest] = other
         if event.anew:
             self.generations[event.step] = self.generations.get(event.step, 0) + 1
 
@@ -371,6 +375,7 @@ class State:
             self.began_with = event.environment.get("agent version", self.began_with)
             for of_execution in (self.completed, self.failed, self.skipped, self.decisions):
                 of_execution.clear()
+            self.steps_by_result.clear()
             self.withdrawn.clear()
             self.closed_groups.clear()
             self.adopted.clear()

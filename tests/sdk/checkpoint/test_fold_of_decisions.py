@@ -98,7 +98,7 @@ def folded(*events: Event) -> tuple[Head, State]:
 
 
 @pytest.mark.req("I12")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
 def test_head_base_and_state_say_the_same(events: list[Event]) -> None:
     head, state = folded(*events)
