@@ -143,6 +143,14 @@ class Progress:
                 self._warn(f"the store has given no clear answer for {waited} s (until {end:.0f} s): {cause}")
             case {"event": "base-damaged", "worker": str(), "error": str(error)}:
                 self._warn(f"{error}; it is a cache, and nothing is lost")
+            case (
+                {"event": str(name), "worker": str(), "note": str(why)}
+                | {"event": str(name), "worker": str(), "what": str(why)}
+                | {"event": str(name), "worker": str(), "why": str(why)}
+            ):
+                self._warn(f"{name}: {why}")
+            case {"event": "deprecated-tool", "step": str(step), "tool": str(tool)}:
+                self._warn(f"step {step} calls {tool}, which is deprecated")
             case {"event": "agent-failed", "worker": str(), "exception": str(trace)}:
                 self.console.print(Text(trace, style="yellow"), soft_wrap=True)
             case {"event": str(name), "worker": str()} if name in _HIDDEN:

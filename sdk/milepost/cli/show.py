@@ -55,7 +55,8 @@ def end_of(outcome: Outcome) -> Text:
     style = "bold green" if outcome.phase is Phase.SUCCEEDED else "bold red"
     why = f"{outcome.reason}: {outcome.message}" if outcome.message else outcome.reason
     return Text(
-        visible(f"run {outcome.run_id}: {outcome.phase}, {outcome.steps} steps recorded ({why})"), style=style
+        visible(f"run {outcome.run_id}: {outcome.phase}, {counted(outcome.steps, 'step')} recorded ({why})"),
+        style=style,
     )
 
 

@@ -14,8 +14,8 @@ from milepost.local.questions import Question, labels
 __all__ = ["Commands", "summary_of", "ways_on"]
 
 _MEANING: Final = {
-    "accept": "goes on as things are now",
-    "revalidate": "goes on, and checks what is recorded once more",
+    "accept": "goes on all the same",
+    "revalidate": "goes on, and checks once more what is recorded",
     "restart-with-context": "begins anew, with what is recorded as given facts",
     "done": "says that it did happen; --result JSON says what came of it",
     "not-done": "says that it did not happen, so that it is done now",
@@ -63,7 +63,10 @@ def ways_on(question: Question, commands: Commands) -> tuple[str, ...]:
             )
         case GateType.HALT:
             words = [*(word for word, type_ in OPTIONS.items() if type_ in gate.options), "cancel"]
-            return tuple(f"  {commands('decide', word)}    {_MEANING[word]}" for word in words)
+            ways = {commands("decide", word): _MEANING[word] for word in words}
+            wide = max(map(len, ways))
+            told = (f"  {command:<{wide}}  {meaning}" for command, meaning in ways.items())
+            return ("somebody has to decide how it goes on:", *told)
 
 
 def _summary(type_: GateType, label: str, until: str) -> str:

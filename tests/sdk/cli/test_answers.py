@@ -255,7 +255,7 @@ def test_why_a_run_halted_is_shown_with_what_can_be_decided(desk: Desk) -> None:
     shown = command(desk, "gates", "pay").stdout
 
     assert "OutcomeUnknown" in shown
-    assert f"  milepost decide pay done --store {desk.store.uri}    says that it did happen" in shown
+    assert f"  milepost decide pay done --store {desk.store.uri}      says that it did happen" in shown
 
 
 def test_a_run_that_has_not_halted_has_nothing_to_decide(desk: Desk) -> None:

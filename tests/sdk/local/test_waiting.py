@@ -305,11 +305,12 @@ def test_a_halt_that_somebody_can_decide_names_the_ways_out(desk: Desk) -> None:
     outcome = run(desk, gated("pay"))
 
     assert (outcome.phase, outcome.reason) == (Phase.HALTED, "OutcomeUnknown")
-    assert [line.partition("    ")[0].strip() for line in outcome.ways] == [
-        "milepost decide pay done",
-        "milepost decide pay not-done",
-        "milepost decide pay cancel",
-    ]
+    assert outcome.ways == (
+        "somebody has to decide how it goes on:",
+        "  milepost decide pay done      says that it did happen; --result JSON says what came of it",
+        "  milepost decide pay not-done  says that it did not happen, so that it is done now",
+        "  milepost decide pay cancel    ends the run",
+    )
 
 
 def test_a_decided_halt_goes_on_when_it_is_called_again(desk: Desk) -> None:
@@ -334,7 +335,7 @@ def test_another_environment_halts_with_both_values_and_goes_on_once_it_is_accep
     assert (halted.phase, halted.reason) == (Phase.HALTED, "EnvironmentChanged")
     assert "small" in halted.message
     assert "large" in halted.message
-    assert [line.split()[3] for line in halted.ways] == [
+    assert [line.split()[3] for line in halted.ways[1:]] == [
         "accept",
         "revalidate",
         "restart-with-context",
