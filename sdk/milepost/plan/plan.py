@@ -23,6 +23,7 @@ from milepost.plan.references import Planned, Ref, name_of
 from milepost.plan.result import PlanResult
 from milepost.plan.schedule import Schedule
 from milepost.plan.steps import PlanStep
+from milepost.plan.words import instructions
 
 __all__ = ["OnFailure", "Plan", "StepOptions"]
 
@@ -99,6 +100,14 @@ class Plan:
         plan = cls(name, on_failure=on_failure, tools=tools)
         plan._add(data)
         return plan
+
+    @staticmethod
+    def instructions(tools: Mapping[str, Tool[..., Any]]) -> str:
+        """Return what a model has to be told to write a plan of these tools; for a prompt.
+
+        Raises TypeError where a tool's arguments cannot be given by name.
+        """
+        return instructions(tools)
 
     # mypy cannot tell a coroutine function from one that returns its coroutine as a result, so the first of
     # each pair stands for both kinds of async function, and the second for plain ones.

@@ -250,6 +250,17 @@ def test_what_the_page_about_plans_shows_is_a_plan() -> None:
     assert plan.graph == {"page": [], "words": ["page"], "tell": ["page", "words", "links"], "links": []}
 
 
+def test_what_a_model_is_told_has_the_form_and_all_tools_with_their_arguments() -> None:
+    text = Plan.instructions({"get": fetch, "add": total})
+
+    form, _, listed = text.partition("Tools, with the JSON Schema of their arguments:\n")
+    assert '"$some"' in form
+    assert listed == (
+        f"- get: Fetch a page.\n  {json.dumps(fetch.schema())}\n"
+        f"- add: Add up.\n  {json.dumps(total.schema())}\n"
+    )
+
+
 @tool(effect="none")
 async def told(found: dict[str, int]) -> str:
     """Tell what was found."""
