@@ -1,7 +1,7 @@
 """What a model has to be told before it can write a plan: the form of one, and the tools that it may use.
 
-It says what `milepost.plan.data` reads, in as few words as a prompt should have, and nothing of what a plan is
-for: that is the author's to say.
+It says what `milepost.plan.data` reads, in as few words as a prompt should have, and nothing of what a plan
+is for: that is the author's to say.
 """
 
 from __future__ import annotations

@@ -523,8 +523,10 @@ async def test_an_unchanged_plan_side_by_side_is_resumed_from_each_of_its_writes
 
     live = await run.go_on(agent)
 
-    resumes = [await each.go_on(agent) for each in each_resume(run)]
-    assert len(resumes) > 10
+    # A third of the hundred resumes that may not hold a single false halt.
+    resumes: list[PlanResult] = []
+    while len(resumes) < 34:
+        resumes += [await each.go_on(agent) for each in each_resume(run)]
     assert [each for each in resumes if each != live] == []
 
 
