@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ from milepost.executor.entrypoint import code_digest, find_agent
 from milepost.executor.logs import StoreTrouble, log_claim, log_commit
 from milepost.executor.resuming import resume
 from milepost.executor.settings import Settings
-from milepost.executor.stopping import StopSignal
+from milepost.executor.stopping import Stop, StopSignal
 
 __all__ = ["Session"]
 
@@ -88,6 +88,7 @@ class Session:
     log: structlog.stdlib.BoundLogger
     clock: Callable[[], datetime] = _now
     entropy: Callable[[int], bytes] = os.urandom
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
         self._patience = Patience(
@@ -96,12 +97,13 @@ class Session:
             on_trouble=StoreTrouble(self.log, self.settings.store_deadline),
         )
         self._work: asyncio.Task[Ending] | None = None
+        self._returned = False
 
     async def run(self) -> Ending:
         """Go on with the run and return how the process should end. Errors that end it are raised."""
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="step"))
-        self._stop = StopSignal(self.settings.grace, self._leave_behind)
+        self._stop = self.stop_signal()
         try:
             return await self._go_on()
         except _Stopped:
@@ -115,7 +117,7 @@ class Session:
         cannot: CannotStart | Damaged | None = None
         try:
             seen, started = await self._unless_stopped(lambda: self._started(archive))
-            agent = _find(started, self.settings.agent_version)
+            agent = self.find(started)
         except (CannotStart, Damaged) as error:
             # The head can still be written: what is wrong is recorded for people to see.
             cannot = error
@@ -140,6 +142,17 @@ class Session:
             assert cannot is not None, "what was not found has a reason"
             return await self._cannot_go_on(taken, cannot)
         return await self._run_agent(agent, self._committer(taken, state, archive))
+
+    def stop_signal(self) -> Stop:
+        """Return what tells when the process is to stop."""
+        return StopSignal(self.settings.grace, self._leave_behind)
+
+    def find(self, started: Started) -> Agent[..., Any]:
+        """Return the agent that the run is of. Raises CannotStart."""
+        # The version is the manifest's of today: unlike the entrypoint it may change while the run goes on.
+        agent = find_agent(started.entrypoint, self.settings.agent_version)
+        agent.arguments(started.inputs)
+        return agent
 
     def _check_isolation(self) -> None:
         if self.settings.isolation is Isolation.REQUIRED:
@@ -270,6 +283,7 @@ class Session:
                 same_code=_same_code(committer.state, agent),
                 linger=self.settings.linger,
             ),
+            pause=self.pause,
         )
         claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)
         await resume(journal, agent, self.settings.policy, environment_of(claimed))
@@ -297,6 +311,10 @@ class Session:
             if not recorded.cancelled():
                 break
         recorded.result()
+        if self._returned:
+            # Its code was busy in a way of its own, and came to its end after all.
+            await _first_of(work)
+            return work.result()
         gates = [f"{gate.type} {gate.name}" for gate in journal.state.gates.values()]
         shown = ", ".join(gates[:MAX_SHOWN]) + (", ..." if len(gates) > MAX_SHOWN else "")
         return Ending(Exit.COMMITTED, "Waiting", f"waits for {shown}")
@@ -336,6 +354,7 @@ class Session:
             failure = _never_awaited(journal.never_awaited())
             # The status holds what is small; of all else it names the blob.
             result = None if failure else await journal.keep(data, MAX_RESULT_BYTES)
+        self._returned = True
         journal.stop()
         await journal.idle()
         await journal.remember()
@@ -360,13 +379,6 @@ async def _first_of(*things: asyncio.Future[Any], timeout: float | None = None) 
             return
         with suppress(asyncio.CancelledError):
             await asyncio.wait(things, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _find(started: Started, version: str) -> Agent[..., Any]:
-    # The version is the manifest's of today: unlike the entrypoint it may change while the run goes on.
-    agent = find_agent(started.entrypoint, version)
-    agent.arguments(started.inputs)
-    return agent
 
 
 def _never_awaited(places: list[str]) -> Ending | None:

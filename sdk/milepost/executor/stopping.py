@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-__all__ = ["MARGIN", "StopSignal"]
+__all__ = ["MARGIN", "Stop", "StopSignal"]
 
 MARGIN: Final = 3.0
 """Seconds of the grace period that are kept for the last write and for the exit itself."""
@@ -25,20 +25,29 @@ SHORTEST: Final = 0.5
 """Seconds that the steps in flight get, however short the grace period is."""
 
 
-class StopSignal:
-    """Make it in the main thread, inside the event loop. `grace` is in seconds.
+class Stop:
+    """Tells whether the process has been asked to stop, which nobody asks of this one.
 
-    `asked` is done once the process has been asked to stop. It is a future and no task: the author's code may
-    cancel every task that it finds.
+    `asked` is done once it has. It is a future and no task: the author's code may cancel every task that it
+    finds. `patience` is how many seconds the steps in flight have then. Make it inside the event loop.
+    """
+
+    def __init__(self, patience: float = SHORTEST) -> None:
+        self.patience = patience
+        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class StopSignal(Stop):
+    """SIGTERM asks. Make it in the main thread, inside the event loop. `grace` is in seconds.
+
     `leave` ends the process; it is called in a thread where nothing else has by then.
     """
 
     def __init__(self, grace: float, leave: Callable[[], NoReturn]) -> None:
-        self.patience = max(grace - MARGIN, SHORTEST)
+        super().__init__(max(grace - MARGIN, SHORTEST))
         self._leave = leave
         self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
-        self.asked: asyncio.Future[None] = self._loop.create_future()
         # It wakes the loop, so that Python gets to call the handler below, and does no more than that: what
         # it reads may come from a forked child.
         self._loop.add_signal_handler(signal.SIGTERM, _do_nothing)

@@ -9,7 +9,8 @@ from milepost.testing.answers import Answers, Approve, Asked, Decide, Deny, Expi
 from milepost.testing.clock import Clock
 from milepost.testing.crashes import Crash, Report, crash_everywhere
 from milepost.testing.ledger import Ledger, Received
-from milepost.testing.outcome import Ran
+from milepost.testing.outcome import Passed, Ran
+from milepost.testing.simulation import simulate
 from milepost.testing.stale import Overtaken, StaleReport, overtake_everywhere
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "Expire",
     "Ledger",
     "Overtaken",
+    "Passed",
     "Ran",
     "Received",
     "Report",
     "StaleReport",
     "crash_everywhere",
     "overtake_everywhere",
+    "simulate",
 ]

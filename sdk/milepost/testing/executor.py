@@ -6,7 +6,6 @@ strikes the process at one write. Nothing else about it is different: what is te
 
 from __future__ import annotations
 
-import asyncio
 import os
 from functools import partial
 
@@ -17,18 +16,14 @@ from milepost.executor import __main__ as executor
 from milepost.executor.session import Session
 from milepost.executor.settings import Settings
 from milepost.testing.clock import Clock
-from milepost.testing.points import ORDER, Order, Watched
+from milepost.testing.points import ORDER, Order, Watched, in_no_time
 
 __all__: list[str] = []
 
 
 def _begin(order: Order, settings: Settings, store: Store, log: structlog.stdlib.BoundLogger) -> Session:
     watched = Watched(store, settings.keys, order)
-    return Session(settings, watched, log, clock=Clock(order.now), pause=_in_no_time)
-
-
-async def _in_no_time(_seconds: float) -> None:
-    await asyncio.sleep(0)
+    return Session(settings, watched, log, clock=Clock(order.now), pause=in_no_time)
 
 
 if __name__ == "__main__":

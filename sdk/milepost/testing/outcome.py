@@ -8,22 +8,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from milepost.checkpoint import codec, values
+from milepost.checkpoint.gates import Decided
+from milepost.checkpoint.head import Head
+from milepost.checkpoint.history import load, read_records
+from milepost.checkpoint.records import Finished, Record, StepCompleted, Value
+from milepost.checkpoint.store import Store
 from milepost.testing.ledger import Ledger
+from milepost.testing.points import told
 
-__all__ = ["Ran", "differences", "left_in"]
+__all__ = ["Passed", "Ran", "came_to", "differences", "left_in", "records_of"]
 
 _MAX_SHOWN: Final = 300
 _MOST: Final = 12
 
 
 @dataclass(frozen=True)
+class Passed:
+    """How a gate was passed: Approve, Deny, Event, Due, Expired or a decision; by whom, why, the answer."""
+
+    type: str
+    by: str
+    reason: str
+    answer: Any
+
+
+@dataclass(frozen=True)
 class Ran:
     """A run that has ended.
 
-    `result` is the agent's, `steps` are the completed ones by their ids, each with its result; models and
-    dataclasses are the data that they are stored as. `digests` are those of the steps' results, and under
-    the empty name of the agent's. `effects` is what it left outside. `records` are its records in a few
-    words, the first one's first; `attempts` is how many processes it took.
+    `phase` is Succeeded, Failed or Cancelled; `reason` and `message` say why. `result` is the agent's,
+    `steps` are the completed ones by their ids, each with its result: models and dataclasses are the data
+    that they are stored as. `digests` are those of the steps' results, and under the empty name of the
+    agent's. `gates` are those that it passed, by their places, each with what was decided. `effects` is what
+    it left outside. `tokens` and `cost_usd` are what models used. `records` are its records in a few words,
+    the first one's first; `attempts` is how many processes it took, and `log` what it said by `run.log`,
+    where that is known.
     """
 
     phase: str
@@ -32,9 +52,57 @@ class Ran:
     result: Any
     steps: Mapping[str, Any]
     digests: Mapping[str, str]
+    gates: Mapping[str, Passed]
     effects: Any
+    tokens: int = 0
+    cost_usd: float = 0.0
     records: tuple[str, ...] = ()
     attempts: int = 1
+    log: tuple[str, ...] = ()
+
+
+def records_of(store: Store, head: Head) -> list[Record]:
+    """Return a run's records."""
+    return [record for _, lines in read_records(store, head) for record, _ in lines]
+
+
+def came_to(store: Store, head: Head, effects: Any, attempts: int) -> Ran:
+    """Return what a run has come to, its history verified as a resume would."""
+    standing = load(store, head).completed
+    records = records_of(store, head)
+
+    def read(value: Value | None) -> Any:
+        encoded = None if value is None else values.read(store, head.keys, value)
+        return codec.decode(encoded, Any, path="value")
+
+    steps: dict[str, Any] = {}
+    gates: dict[str, Passed] = {}
+    result: Value | None = None
+    for event in (event for record in records for event in record.events):
+        match event:
+            case StepCompleted(step=step) if step.id in standing:
+                steps[step.id] = read(event.result)
+            case Decided():
+                gates[event.place] = Passed(event.type.value, event.by, event.reason, read(event.answer))
+            case Finished():
+                result = event.result
+            case _:
+                pass
+    encoded = None if result is None else values.read(store, head.keys, result)
+    return Ran(
+        phase=head.phase.value,
+        reason=head.reason,
+        message=head.message,
+        result=read(result),
+        steps=dict(sorted(steps.items())),
+        digests={step: place.result_digest for step, place in standing.items()} | {"": codec.digest(encoded)},
+        gates=gates,
+        effects=effects,
+        tokens=head.totals.tokens,
+        cost_usd=head.totals.cost_nano_usd / 1e9,
+        records=tuple(told(record.events) for record in records),
+        attempts=attempts,
+    )
 
 
 def left_in(world: Path) -> dict[str, Any]:

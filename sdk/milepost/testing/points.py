@@ -6,6 +6,7 @@ so a point is the same in each process of a run, and whatever the processes befo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -35,7 +36,7 @@ from milepost.checkpoint.records import (
 )
 from milepost.checkpoint.store import Answer, Listed, Read, Store
 
-__all__ = ["ORDER", "How", "Order", "Point", "Watched", "When", "told"]
+__all__ = ["ORDER", "How", "Order", "Point", "Watched", "When", "in_no_time", "told"]
 
 ORDER: Final = "MILEPOST_TEST_ORDER"
 """The environment variable that holds an executor's order."""
@@ -161,6 +162,11 @@ class Watched:
             return
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()
+
+
+async def in_no_time(_seconds: float) -> None:
+    """Pause for no time at all."""
+    await asyncio.sleep(0)
 
 
 def told(events: tuple[Event, ...]) -> str:

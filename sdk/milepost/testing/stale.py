@@ -36,7 +36,7 @@ from milepost.testing.crashes import (
     steady,
 )
 from milepost.testing.ledger import Ledger, Received
-from milepost.testing.outcome import Ran, differences
+from milepost.testing.outcome import Ran, differences, records_of
 from milepost.testing.points import How, Point, When
 from milepost.testing.trial import Case, Failed, Trial, entrypoint_of
 
@@ -164,6 +164,6 @@ def _stopped(trial: Trial, stack: ExitStack, pool: ThreadPoolExecutor) -> tuple[
 
 def _had_nothing_left(trial: Trial, point: Point, exited: Exited) -> bool:
     """Tell whether the process had nothing to do any more: the run was over before it began, or it waited."""
-    last = trial.records()[point.record - 1].events[-1]
+    last = records_of(trial.store, trial.head)[point.record - 1].events[-1]
     stays = point.when is When.AFTER and isinstance(last, Waiting | Halted)
     return stays or (exited.code, exited.reason) == (Exit.COMMITTED, "AlreadyEnded")

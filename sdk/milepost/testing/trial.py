@@ -26,19 +26,18 @@ from milepost.agent.agents import Agent
 from milepost.api.exits import Exit
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase, RunSpec
-from milepost.checkpoint import codec, values
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.head import Head
-from milepost.checkpoint.history import HeadAt, load, read_head, read_records
-from milepost.checkpoint.records import Finished, PreviousEnd, Record, StepCompleted, Value
+from milepost.checkpoint.history import HeadAt, read_head
+from milepost.checkpoint.records import PreviousEnd
 from milepost.checkpoint.runs import NewRun, Runs
 from milepost.checkpoint.sending import Patience
 from milepost.local.process import Executor, Exited
 from milepost.testing.answers import Answers, Unanswered, answer_open_gates
 from milepost.testing.clock import Clock
 from milepost.testing.ledger import FOLDER
-from milepost.testing.outcome import Ran, left_in
-from milepost.testing.points import ORDER, How, Order, Point, told
+from milepost.testing.outcome import Ran, came_to, left_in
+from milepost.testing.points import ORDER, How, Order, Point
 
 __all__ = ["Case", "Failed", "Trial", "entrypoint_of"]
 
@@ -219,46 +218,9 @@ class Trial:
         assert isinstance(at, HeadAt), "the run was begun here, and nobody deletes it"
         return at.head
 
-    def records(self) -> list[Record]:
-        """Return the run's records."""
-        return [record for _, lines in read_records(self.store, self.head) for record, _ in lines]
-
     def came_to(self) -> Ran:
         """Return what the run has come to, verified as a resume would."""
-        head = self.head
-        standing = load(self.store, head).completed
-        records = self.records()
-        steps: dict[str, Any] = {}
-        result = Value()
-        for event in (event for record in records for event in record.events):
-            match event:
-                case StepCompleted(step=step) if step.id in standing:
-                    steps[step.id] = self._value(event.result)
-                case Finished(result=Value() as result):
-                    pass
-                case _:
-                    pass
-        encoded = values.read(self.store, self.keys, result)
-        return Ran(
-            phase=head.phase.value,
-            reason=head.reason,
-            message=head.message,
-            result=self._value(result),
-            steps=dict(sorted(steps.items())),
-            digests={step: place.result_digest for step, place in standing.items()}
-            | {"": codec.digest(encoded)},
-            effects=self.case.effects_in(self.world),
-            records=tuple(told(record.events) for record in records),
-            attempts=self.attempt,
-        )
-
-    def _value(self, value: Value) -> Any:
-        data = values.read(self.store, self.keys, value)
-        try:
-            return codec.decode(data, Any, path="value")
-        except codec.DecodeError:
-            # Only the agent's code names the classes of what it has recorded.
-            return data
+        return came_to(self.store, self.head, self.case.effects_in(self.world), self.attempt)
 
 
 def _unexpected(exited: Exited, lines: deque[str]) -> str:
