@@ -81,11 +81,13 @@ def test_killed_anywhere_a_call_that_must_not_be_repeated_is_made_once(
 
 @pytest.mark.req("E3", "F-A7", "I3", "I5")
 @pytest.mark.parametrize("when", list(When))
-@pytest.mark.parametrize("line", list(Line))
+@pytest.mark.parametrize(("line", "share"), [(Line.STORE, 0.5), (Line.RECEIVER, 0.0), (Line.RECEIVER, 0.25)])
 def test_a_call_of_an_executor_that_sleeps_is_not_made_by_another_before_it_has_ended(
-    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], line: Line, when: When
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], line: Line, share: float, when: When
 ) -> None:
-    index = 2 if line is Line.RECEIVER else index_of(0.5, clean["careful"].requests.store)
+    # Of the receiver's requests the first is of a verified call, the second of an irreversible one.
+    requests = clean["careful"].requests
+    index = index_of(share, requests.store if line is Line.STORE else requests.receiver)
 
     outcome = outcome_of(Point("careful", (Blow(index, when, line, How.PAUSE),)))
 
