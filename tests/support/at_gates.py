@@ -36,7 +36,7 @@ T = TypeVar("T")
 ANSWERED = NOON + timedelta(hours=1)
 """When everybody answers."""
 
-_PATIENCE = 20.0
+_PATIENCE = 10.0
 
 # What waits for ever must not be collected, which would unwind it in the middle of another test.
 _frozen: list[asyncio.Task[Any]] = []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tools.mutants.effect_guards import EFFECT_GUARDS
+from tools.mutants.gate_guards import GATE_GUARDS
 from tools.mutants.guard import Guard
+from tools.mutants.plan_guards import PLAN_GUARDS
 
 __all__ = ["GUARDS"]
 
@@ -385,4 +387,6 @@ GUARDS: Final = (
         "tests/sdk/agent/test_steps.py",
     ),
     *EFFECT_GUARDS,
+    *GATE_GUARDS,
+    *PLAN_GUARDS,
 )

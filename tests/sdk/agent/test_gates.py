@@ -20,7 +20,7 @@ from milepost.api.resource import Phase
 from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
 from milepost.checkpoint.history import HeadAt, read_head
-from milepost.checkpoint.records import Halted, StepCompleted, Value
+from milepost.checkpoint.records import Halted, StepCompleted, Value, Withdrawn
 from milepost.errors import Denied, Expired, RunHalted
 from tests.support.at_gates import (
     ANSWERED,
@@ -399,6 +399,24 @@ async def test_code_that_takes_the_answer_after_all_goes_on_with_it(run: RunInMe
         await ends(run, agent)
 
     assert await ends(run, mended) == "three"
+
+
+async def test_an_answer_that_was_left_out_is_not_taken_by_code_that_could(run: RunInMemory) -> None:
+    def asking(declared: Any) -> Callable[[Run], Awaitable[Any]]:
+        async def agent(run: Run) -> Any:
+            return (await run.approval("choose", request="which?", answer=declared)).answer
+
+        return agent
+
+    await waits(run, asking(int))
+    answer(run, AnswerType.APPROVE, "three")
+    with pytest.raises(RunHalted):
+        await ends(run, asking(int))
+    skip_it(run)
+    await waits(run, asking(int))
+    answer(run, AnswerType.APPROVE, 4)
+
+    assert await ends(run, asking(int | str)) == 4
 
 
 @pytest.mark.req("F3")
@@ -797,6 +815,21 @@ async def test_a_call_with_other_arguments_needs_another_approval(run: RunInMemo
 
     assert first.id != second.id
     assert called == []
+
+
+@pytest.mark.req("F3")
+async def test_a_call_that_was_declared_to_stand_no_more_is_approved_anew(run: RunInMemory) -> None:
+    (first,) = await waits(run, paying)
+    answer(run)
+    await ends(run, paying)
+    await run.journals[-1].commit(Withdrawn(step="pay", reason="it is not there any more", anew=True))
+
+    (second,) = await waits(run, paying)
+    answer(run)
+
+    assert (second.place, second.id != first.id) == ("@pay~1", True)
+    assert [await ends(run, paying), await ends(run, paying)] == ["paid 30", "paid 30"]
+    assert called == ["30 ann", "30 ann"]
 
 
 async def test_a_denied_call_is_not_made(run: RunInMemory) -> None:

@@ -73,6 +73,24 @@ async def test_a_branch_of_which_only_branches_that_wait_are_left_gives_its_slot
 
 
 @pytest.mark.req("F1")
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_slot_is_given_back_at_once_and_not_when_a_run_is_about_to_wait(*, nested: bool) -> None:
+    run = RunInMemory(rules=Rules(linger=600))
+
+    async def outer(run: Run) -> list[str]:
+        return await run.parallel([asking(run, "a"), asking(run, "b")])
+
+    async def agent(run: Run) -> list[Any]:
+        return await run.parallel([outer(run) if nested else asking(run, "a"), working(run)], limit=1)
+
+    work = asyncio.ensure_future(run.go_on(agent))
+    async with asyncio.timeout(10):
+        while completed(run) != {"1:1/work", "1:1/work#2"}:  # noqa: ASYNC110  (it is what the store holds)
+            await asyncio.sleep(0.01)
+    work.cancel()
+
+
+@pytest.mark.req("F1")
 @pytest.mark.parametrize("way", ["gather", "task", "wait_for"])
 async def test_a_branch_whose_code_waits_in_tasks_of_its_own_gives_its_slot_back(
     run: RunInMemory, way: str
@@ -179,6 +197,44 @@ async def test_code_that_holds_the_event_loop_is_not_taken_for_nothing(run: RunI
     await waits(run, agent)
 
     assert completed(run) == {"1:1/one", "1:1/two"}
+
+
+@pytest.mark.req("F1")
+async def test_code_that_begins_something_now_and_then_is_waited_for() -> None:
+    run = RunInMemory(rules=Rules(linger=0.4))
+
+    async def strolling(run: Run) -> None:
+        for _ in range(20):
+            await run.step("work", str, 1)
+            await asyncio.sleep(0.05)
+
+    async def agent(run: Run) -> list[Any]:
+        return await run.parallel([asking(run, "a"), strolling(run)])
+
+    await waits(run, agent)
+
+    assert len(completed(run)) == 20
+
+
+@pytest.mark.req("F1")
+async def test_nothing_begins_in_a_process_that_is_about_to_end(run: RunInMemory) -> None:
+    ran: list[str] = []
+
+    async def late(run: Run) -> None:
+        await asyncio.sleep(0.2)
+        ran.append("code")
+        await run.step("late", ran.append, "step")
+
+    async def agent(run: Run) -> list[Any]:
+        return await run.parallel([asking(run, "a"), late(run)])
+
+    await waits(run, agent)
+    async with asyncio.timeout(10):
+        while not ran:  # noqa: ASYNC110  (a list says it)
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+
+    assert (ran, completed(run)) == (["code"], set())
 
 
 @pytest.mark.req("F1")
