@@ -297,6 +297,9 @@ def tool(
     Unknown. It is asked once that call's process has certainly ended and `settles_within` seconds have passed
     since, by when the effect must be there to be seen if it ever will.
 
+    What a verified or an irreversible tool raises leaves open whether its effect is there, unless it is
+    NotApplied: then the one is asked, and for the other the run halts until a person says.
+
     A tool that `requires_approval` can only be a step itself: a person is asked before its first try, and is
     shown the arguments. A `deprecated` tool stays for runs that still need it. Change `version` where a
     recorded call would not be the same call any more.

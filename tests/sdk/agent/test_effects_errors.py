@@ -87,6 +87,19 @@ async def test_a_verified_call_that_raises_before_its_effect_fails_the_try(
     assert (first.error.message, first.outcome, second.error) == ("no route", "verified", None)
 
 
+@pytest.mark.req("E3", "G4")
+@PLACES
+async def test_a_verified_call_that_fails_for_good_is_not_tried_again(
+    run: RunInMemory, placed: Callable[..., Agent]
+) -> None:
+    outside = Outside(before=[Permanent("no such account")])
+    with pytest.raises(StepFailed, match="no such account") as failed:
+        await run.go_on(placed(outside, "upload"))
+
+    assert (failed.value.of(Permanent), failed.value.attempts) == (True, 1)
+    assert [name for name, _, _ in outside.log] == ["upload", "ask"]
+
+
 @pytest.mark.req("E3")
 @PLACES
 async def test_a_verified_call_that_raises_and_cannot_be_verified_halts_the_run(
