@@ -8,6 +8,8 @@ keep. Nothing here is imported by the running product.
 from milepost.testing.answers import Answers, Approve, Asked, Decide, Deny, Expire
 from milepost.testing.clock import Clock
 from milepost.testing.crashes import Crash, Report, crash_everywhere
+from milepost.testing.faults import Delay, Drop, Fault, Hold, Reply
+from milepost.testing.faulty_store import FaultyStore
 from milepost.testing.ledger import Ledger, Received
 from milepost.testing.outcome import Passed, Ran
 from milepost.testing.simulation import simulate
@@ -20,13 +22,19 @@ __all__ = [
     "Clock",
     "Crash",
     "Decide",
+    "Delay",
     "Deny",
+    "Drop",
     "Expire",
+    "Fault",
+    "FaultyStore",
+    "Hold",
     "Ledger",
     "Overtaken",
     "Passed",
     "Ran",
     "Received",
+    "Reply",
     "Report",
     "StaleReport",
     "crash_everywhere",
