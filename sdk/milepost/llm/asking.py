@@ -12,6 +12,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -37,6 +38,8 @@ MIN_SECRET: Final = 8
 """Characters; what is shorter stands in too many words that are no secret."""
 
 _BUSY: Final = (429, 503, 529)
+_BUSY_KINDS: Final = frozenset({"ModelRateLimitError", "ModelUnavailableError"})
+_USED_UP: Final = "ModelQuotaExceededError"
 _NAMES_A_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _LOOKS_SECRET: Final = re.compile(
     r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}|\b(?:sk|pk|rk|xai|gsk|hf|AIza|ya29)[-_.]?[\w-]{16,}"
@@ -95,20 +98,33 @@ class Patience:
         return longest * (1 - share / 2)
 
 
-def _busy(error: Exception) -> tuple[bool, float | None]:
+def _busy(error: BaseException) -> tuple[bool, float | None]:
     """Tell whether the provider says that waiting helps, and how many seconds it asks for, if it does."""
-    from pydantic_ai import exceptions  # noqa: PLC0415  (slow to import)
-
-    if isinstance(error, exceptions.FallbackExceptionGroup):
+    if isinstance(error, BaseExceptionGroup):
+        # Several models, one after the other.
         found = [_busy(each) for each in error.exceptions]
-        asked = [wait for busy, wait in found if busy and wait is not None]
-        return any(busy for busy, _ in found), min(asked, default=None)
-    if isinstance(error, exceptions.ModelQuotaExceededError) or not isinstance(
-        error, exceptions.ModelAPIError
-    ):
+        waits = [wait for busy, wait in found if busy and wait is not None]
+        return any(busy for busy, _ in found), min(waits, default=None)
+    # By name: which of them there are depends on the version of Pydantic AI.
+    kinds = {each.__name__ for each in type(error).__mro__}
+    body = getattr(error, "body", None)
+    if _USED_UP in kinds or (isinstance(body, dict) and body.get("code") == "insufficient_quota"):
         return False, None
-    busy = isinstance(error, exceptions.ModelRateLimitError | exceptions.ModelUnavailableError)
-    return busy or getattr(error, "status_code", None) in _BUSY, error.retry_after
+    if not kinds & _BUSY_KINDS and getattr(error, "status_code", None) not in _BUSY:
+        return False, None
+    return True, _asked_for(error)
+
+
+def _asked_for(error: BaseException) -> float | None:
+    known = getattr(error, "retry_after", None)
+    if known is not None:
+        return float(known)
+    headers = getattr(getattr(error.__cause__, "response", None), "headers", None) or {}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        # Its other form, a date, is rare; the pauses are then as if nothing was asked for.
+        with suppress(ValueError):
+            return max(0.0, float(headers.get(name, "")) * unit)
+    return None
 
 
 def _in(seconds: float) -> str:

@@ -17,7 +17,7 @@ __all__ = ["DONE", "Finish", "LLMResult", "Unusable", "finish_of"]
 DONE: Final = "done"
 """The name of the tool by which a model says that it is done; it is no step."""
 
-_SAYS_DONE: Final = re.compile(r"^\W*DONE\b[\W_]*", re.MULTILINE)
+_SAYS_DONE: Final = re.compile(r"^\W*DONE\b[\s*_:.-]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)

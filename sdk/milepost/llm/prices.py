@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ __all__ = ["cost_of"]
 
 def cost_of(response: ModelResponse) -> int | None:
     """Return the cost of a response in 10^-9 USD; None where the price of its model is not known."""
-    if response.usage.cost is not None:
-        return round(response.usage.cost * 10**9)
+    # What a gateway says, where there is one; older versions of Pydantic AI do not have it.
+    reported: Decimal | None = getattr(response.usage, "cost", None)
+    if reported is not None:
+        return round(reported * 10**9)
     for priced in _ways(response):
         try:
             return round(priced().total_price * 10**9)

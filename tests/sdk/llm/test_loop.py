@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from pydantic_ai.models.test import TestModel
 
 from milepost import Misuse, Run, tool
 from milepost.checkpoint.records import StepCompleted
@@ -210,3 +211,14 @@ def test_names_by_which_the_model_cannot_tell_tools_apart_are_refused(adding: Ad
         LLMAgent(Script([]).model(), tools=[done])
     with pytest.raises(ValueError, match="two tools are named 'add'"):
         LLMAgent(Script([]).model(), tools=[*adding.tools, *adding.tools])
+
+
+async def test_the_model_that_pydantic_ai_brings_for_tests_works_too(
+    run: RunInMemory, adding: Adding
+) -> None:
+    model = TestModel(call_tools=["add"], custom_output_text="DONE: added.")
+    llm = LLMAgent(model, tools=adding.tools)
+
+    result = await run.go_on(lambda each: llm.run(each, GOAL))
+
+    assert (result.summary, len(adding.received)) == ("added.", 1)

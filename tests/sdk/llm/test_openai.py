@@ -17,6 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from milepost import Run, StepFailed
 from milepost.checkpoint.records import StepCompleted, StepFailure
 from milepost.llm import LLMAgent, LLMResult, ModelFailed, RateLimited
+from milepost.llm.asking import _busy
 from tests.support.adding_tools import AT_ONCE, Adding
 from tests.support.scripted_models import OpenAIServer, Reply, refusal, tool_call
 from tests.support.sessions import RunInMemory, records_of
@@ -207,3 +208,16 @@ async def test_no_key_reaches_the_log_of_the_run_or_of_the_process(
     for secret in (KEY, "sk-proj-abcdefghijklmnop1234"):
         assert secret not in recorded
         assert secret not in caplog.text
+
+
+def test_the_pause_that_a_client_of_an_older_kind_was_asked_for_is_in_its_own_error() -> None:
+    class Response:
+        headers = {"retry-after": "7"}  # noqa: RUF012  (as a client's)
+
+    class Refused(Exception):
+        status_code = 429
+
+    refused = Refused("slow down")
+    refused.__cause__ = type("Theirs", (Exception,), {"response": Response})()
+
+    assert _busy(refused) == (True, 7.0)
