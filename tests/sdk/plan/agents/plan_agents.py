@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from milepost import Call, Run, agent, tool
-from milepost.plan import Plan, PlanFailed, PlanResult, some_of
+from milepost.plan import Plan, PlanFailed, some_of
 from milepost.plan.plan import OnFailure
 from milepost.testing import Ledger
 
@@ -53,10 +53,10 @@ async def surveying(run: Run) -> dict[str, Any]:
 
 
 @agent(version="1")
-async def hopeless(run: Run, *, on_failure: OnFailure) -> PlanResult:
+async def hopeless(run: Run, *, on_failure: OnFailure) -> dict[str, Any]:
     """Need what does not answer."""
     plan = Plan("survey", on_failure=on_failure)
     south = plan.step("measure-south", measure, "south", attempts=1)
     plan.step("add", add, some_of(south))
     plan.step("measure-north", measure, "north")
-    return await plan.run(run)
+    return asdict(await plan.run(run))
