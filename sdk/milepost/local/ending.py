@@ -30,6 +30,7 @@ __all__ = [
     "Wait",
     "after_exit",
     "phrase",
+    "worth_telling",
 ]
 
 OWN_CAUSES: Final = frozenset({"AgentFailed", "Crashed", "ExitedWithoutOutcome", "HaltedWithoutRecord"})
@@ -206,3 +207,12 @@ def phrase(end: PreviousEnd) -> str:
         case cause:
             said = _PHRASES.get(cause, cause)
     return f"{said}: {end.message}" if end.message else said
+
+
+def worth_telling(before: PreviousEnd | None, end: PreviousEnd, head: HeadSummary) -> PreviousEnd:
+    """Return which end the next attempt records, of the one before it and of the one before that.
+
+    An attempt that was lost before it could claim the run has done nothing that its end could prove.
+    """
+    unclaimed = head.attempt < end.attempt
+    return before if unclaimed and before is not None and end.fault == "disruption" else end

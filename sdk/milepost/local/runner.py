@@ -29,7 +29,18 @@ from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.sending import Patience
 from milepost.local.beginning import find_or_begin
 from milepost.local.closing import end_run, note_outcome
-from milepost.local.ending import OWN_CAUSES, Again, Attempt, GiveUp, Report, Stop, Wait, after_exit, phrase
+from milepost.local.ending import (
+    OWN_CAUSES,
+    Again,
+    Attempt,
+    GiveUp,
+    Report,
+    Stop,
+    Wait,
+    after_exit,
+    phrase,
+    worth_telling,
+)
 from milepost.local.environment import Seat, environment_of, missing
 from milepost.local.manifest import Manifest
 from milepost.local.owner import only_one, owner_of, resource_uid
@@ -186,7 +197,7 @@ class _Run:
                     return self._report(self._end(head, Phase.FAILED, reason, message))
                 case Again(previous=end, pause=pause):
                     self._wait(end, pause)
-                    previous = _worth_telling(previous, end, head)
+                    previous = worth_telling(previous, end, head.summary)
                     attempt = replace(attempt, failures=verdict.failures, fruitless=verdict.fruitless)
 
     def _attempt(self, head: HeadSeen, number: int, previous: PreviousEnd | None) -> tuple[Exited, bool]:
@@ -314,15 +325,6 @@ def _standing(
 
 _CAUSES: Final = {Phase.RUNNING: "Interrupted", Phase.WAITING: "Waiting", Phase.HALTED: "Halted"}
 """How an attempt ended that is known by the run's phase alone."""
-
-
-def _worth_telling(before: PreviousEnd | None, end: PreviousEnd, head: HeadSeen) -> PreviousEnd:
-    """Return which end the next attempt records: that of the attempt that held the run, unless it was told.
-
-    An attempt that was lost before it could claim the run has done nothing that its end could prove.
-    """
-    unclaimed = head.summary.attempt < end.attempt
-    return before if unclaimed and before is not None and end.fault == "disruption" else end
 
 
 def _opening(head: HeadSeen, number: int, previous: PreviousEnd | None) -> str:

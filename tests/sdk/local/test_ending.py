@@ -20,6 +20,7 @@ from milepost.local.ending import (
     Wait,
     after_exit,
     phrase,
+    worth_telling,
 )
 from milepost.local.process import Exited
 
@@ -205,3 +206,15 @@ def test_a_recorded_step_starts_the_count_of_losses_anew() -> None:
 )
 def test_an_end_in_words(end: PreviousEnd, expected: str) -> None:
     assert phrase(end) == expected
+
+
+@pytest.mark.req("E3")
+def test_an_attempt_that_never_held_the_run_does_not_hide_the_end_of_the_one_that_did() -> None:
+    held = PreviousEnd(attempt=1, cause="KilledBySignal", fault="disruption", proved=True)
+    lost, broken = an_end("KilledBySignal", "disruption", 137), an_end("AgentFailed", "agent", 1)
+
+    assert worth_telling(held, lost, a_head(attempt=1)) == held
+    assert worth_telling(held, lost, a_head(attempt=2)) == lost
+    assert worth_telling(None, lost, a_head(attempt=1)) == lost
+    # What uses up the run's failures has to be counted.
+    assert worth_telling(held, broken, a_head(attempt=1)) == broken
