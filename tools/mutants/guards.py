@@ -7,6 +7,7 @@ from typing import Final
 from tools.mutants.effect_guards import EFFECT_GUARDS
 from tools.mutants.gate_guards import GATE_GUARDS
 from tools.mutants.guard import Guard
+from tools.mutants.local_guards import LOCAL_GUARDS
 from tools.mutants.plan_guards import PLAN_GUARDS
 
 __all__ = ["GUARDS"]
@@ -388,5 +389,6 @@ GUARDS: Final = (
     ),
     *EFFECT_GUARDS,
     *GATE_GUARDS,
+    *LOCAL_GUARDS,
     *PLAN_GUARDS,
 )
