@@ -89,7 +89,13 @@ class Branch:
         if key is not None and not isinstance(key, str | int):
             raise Misuse(f"the key of gate {name!r} must be a string or a number, not {key!r}")
         numbered = key is None or again
-        number = self._number(f"@{step_component(name, key=key)}", name) if numbered else 1
+        number = 1
+        if numbered:
+            message = (
+                f"gate {name!r} is come to a second time while the first is still waited for in the same "
+                'branch; give each its own key, as in run.approval("...", ..., key=...), or use run.parallel'
+            )
+            number = self._number(f"@{step_component(name, key=key)}", name, message)
         component = step_component(name, key=key, number=number)
         if key is not None and number > 1:
             component = f"{component}#{number}"
@@ -140,9 +146,9 @@ class Branch:
         """Take the number of the next phase of this name. Raises KeyNeeded as `place` does."""
         return self._number(f"#{name}", name)
 
-    def _number(self, counted: str, name: str) -> int:
+    def _number(self, counted: str, name: str, message: str = "") -> int:
         if not self._in_order(counted):
-            raise KeyNeeded(name)
+            raise KeyNeeded(name, message)
         self._numbers[counted] = self._numbers.get(counted, 0) + 1
         return self._numbers[counted]
 

@@ -253,7 +253,7 @@ class _Gate:
         if not dated:
             raise Unfit(f"its time, {answer.at!r}, is no time with its zone")
         if not _says_yes(answer.type):
-            return answer.answer, None
+            return None, None
         return self.wanted.fit(answer.answer)
 
     def _is_left_out(self, gate: str) -> bool:

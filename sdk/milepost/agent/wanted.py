@@ -68,7 +68,10 @@ class Wanted:
             raise Unfit(_first(error)) from error
 
     def _validated(self, adapter: TypeAdapter[Any], data: codec.JSON) -> Any:
-        text = json.dumps(data)
+        try:
+            text = json.dumps(data)
+        except RecursionError:
+            raise Unfit("answer: it is nested too deeply") from None
         try:
             return adapter.validate_json(text, strict=True)
         except ValidationError as error:

@@ -125,14 +125,15 @@ def advance(  # noqa: C901, PLR0911, PLR0912  (an arm a kind of event)
 def gates_after(gates: Mapping[str, GateAt], event: Event, seq: int) -> Mapping[str, GateAt]:
     """Return the gates that are open after an event of record `seq`.
 
-    A gate closes one that is open at the same place: the code asks something else there now.
+    A gate closes one that is open at the same place, when it is opened and when it is passed: the code asks
+    something else there now.
     """
     match event:
         case GateOpened(gate=gate) | Halted(gate=Gate() as gate):
             others = {name: each for name, each in gates.items() if each.place != gate.place}
             return {**others, gate.id: _gate_at(gate, seq)}
-        case Decided(gate=passed) if passed in gates:
-            return {name: each for name, each in gates.items() if name != passed}
+        case Decided(gate=passed, place=place) if gates:
+            return {name: each for name, each in gates.items() if passed != name and place != each.place}
         case Claimed(writer=writer) if gates and writer != OPERATOR:
             # Whether what it halted for still holds is for the new writer to find out.
             return {name: each for name, each in gates.items() if each.type != GateType.HALT}

@@ -20,7 +20,7 @@ from milepost.api.resource import Phase
 from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
 from milepost.checkpoint.history import HeadAt, read_head
-from milepost.checkpoint.records import Halted, StepCompleted, Value, Withdrawn
+from milepost.checkpoint.records import Halted, Resumed, StepCompleted, Value, Withdrawn
 from milepost.errors import Denied, Expired, RunHalted
 from tests.support.at_gates import (
     ANSWERED,
@@ -261,6 +261,39 @@ async def test_a_decision_about_another_request_is_not_consumed(run: RunInMemory
 
 
 @pytest.mark.req("F3")
+async def test_code_that_asks_as_before_again_takes_the_answer_of_then_and_leaves_no_gate_open(
+    run: RunInMemory,
+) -> None:
+    async def more(run: Run) -> Decision[Edit]:
+        return await run.approval("publish", request={"rows": 4_000}, answer=Edit)
+
+    (first,) = await waits(run, publishing)
+    await waits(run, more)
+    answer(run, AnswerType.APPROVE, {"rows": 3}, gate=first.id)
+
+    assert (await ends(run, publishing)).answer == Edit(rows=3)
+    assert gates_of(run) == ()
+
+
+@pytest.mark.req("D6", "F3")
+async def test_a_run_that_begins_anew_asks_people_anew_and_has_its_events_still(run: RunInMemory) -> None:
+    async def agent(run: Run) -> tuple[str, int]:
+        return (await plain(run)).by, await run.event("paid", int)
+
+    (first,) = await waits(run, agent)
+    answer(run, by="ann")
+    send(run, 7)
+    assert await ends(run, agent) == ("ann", 7)
+    await run.journals[-1].commit(Resumed(strategy="RestartWithContext"))
+
+    (second,) = await waits(run, agent)
+    answer(run, by="bob")
+
+    assert (second.id != first.id, second.place) == (True, first.place)
+    assert await ends(run, agent) == ("bob", 7)
+
+
+@pytest.mark.req("F3")
 async def test_a_second_answer_changes_nothing(run: RunInMemory) -> None:
     (at,) = await waits(run, plain)
     answer(run, by="ann")
@@ -331,6 +364,13 @@ async def test_an_answer_is_of_the_declared_type_when_it_is_taken_and_when_it_is
     assert type(taken) is type(read) is type(value)
 
 
+def nested(depth: int) -> Any:
+    held: Any = 1
+    for _ in range(depth):
+        held = [held]
+    return held
+
+
 WRONG: list[tuple[Any, Any, str]] = [
     (int, "3", "answer: Input should be a valid integer, not '3'"),
     (int, 3.0, "answer: Input should be a valid integer, not 3.0"),
@@ -343,6 +383,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     (datetime, {"$mp": "datetime", "v": "never"}, "answer cannot be read: it is not a datetime"),
     (datetime, {"$mp": "os.system", "v": "x"}, "answer cannot be read: the tag 'os.system' is not known"),
     (datetime, codec.encode(date(2026, 1, 1)), "answer: Input should be a valid datetime"),
+    (Any, nested(300), "answer"),
 ]
 
 
@@ -517,6 +558,20 @@ async def test_gates_of_one_name_are_numbered_apart_from_steps(run: RunInMemory)
 
     assert (first.place, second.place) == ("@ask", "@ask#2")
     assert await ends(run, agent) == ["ann", "bob"]
+
+
+async def test_gates_of_one_name_that_two_tasks_come_to_at_once_need_keys(run: RunInMemory) -> None:
+    async def one(run: Run) -> None:
+        await asyncio.sleep(0)
+        await run.approval("ask", request=1)
+
+    async def agent(run: Run) -> None:
+        first = asyncio.ensure_future(one(run))
+        with pytest.raises(KeyNeeded, match="gate 'ask' is come to a second time"):
+            await asyncio.gather(one(run))
+        first.cancel()
+
+    await ends(run, agent)
 
 
 NEVER: list[Any] = [0, -1, -0.5, timedelta(0), timedelta(days=-1), math.nan, math.inf, 1e300, timedelta.max]

@@ -97,6 +97,15 @@ def folded(*events: Event) -> tuple[Head, State]:
     return head, state
 
 
+def test_a_gate_that_is_passed_closes_what_else_is_open_at_its_place() -> None:
+    other = GateOpened(gate=a_gate(number=2))
+    elsewhere = GateOpened(gate=a_gate("pay"))
+
+    head, _ = folded(GateOpened(gate=a_gate()), elsewhere, other, decided(a_gate()))
+
+    assert [gate.id for gate in head.gates] == [elsewhere.gate.id]
+
+
 @pytest.mark.req("I12")
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
