@@ -80,3 +80,17 @@ def test_a_process_that_waits_out_a_rate_limit_can_be_stopped(tmp_path: Path) ->
 
     assert (ended.code, ended.said["reason"]) == (Exit.RELEASED, "Released")
     assert run.events(StepFailure) == []
+
+
+@pytest.mark.req("A7", "D8")
+def test_another_model_halts_the_run_and_both_are_shown(tmp_path: Path) -> None:
+    run = RunOnDisk(tmp_path).begin("llm_agent:adding", spec={"goal": "Add."})
+    world = {"ADDING_FOLDER": str(run.world)}
+    run.go_on(**world, ADDING_MODEL="model-1", ADDING_ENDS="after-record-2")
+
+    ended = run.go_on(**world, ADDING_MODEL="model-2")
+
+    assert ended.code == Exit.HALTED
+    assert "function:model-1" in ended.said["message"]
+    assert "function:model-2" in ended.said["message"]
+    assert Ledger.in_folder(run.world).applied() == [1, 2]

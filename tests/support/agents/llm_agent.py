@@ -1,7 +1,7 @@
 """LLMAgents whose models are scripted, and whose tools act on the ledger of the test.
 
 ADDING_ENDS says where the process kills itself, the first time that it comes there; ADDING_FOLDER where the
-ledger is, outside of a test that kills everywhere.
+ledger is, outside of a test that kills everywhere; ADDING_MODEL what the model is called.
 """
 
 import os
@@ -45,7 +45,7 @@ def _scripted(*calls: tuple[str, int]) -> FunctionModel:
         tool, number = calls[done]
         return ModelResponse([ToolCallPart(tool, {"number": number}, f"call-{done + 1}")])
 
-    return FunctionModel(answer, model_name="scripted")
+    return FunctionModel(answer, model_name=os.environ.get("ADDING_MODEL", "scripted"))
 
 
 def _last_result(messages: list[ModelMessage]) -> str:
