@@ -29,7 +29,7 @@ from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType
 from milepost.checkpoint.inbox import Answer
 from milepost.checkpoint.records import StepPlace
-from milepost.errors import Denied, Expired, KeyNeeded, Misuse
+from milepost.errors import Corrupt, Denied, Expired, KeyNeeded, Misuse
 
 __all__ = ["Decision", "approval", "approve_call", "event", "sleep"]
 
@@ -205,10 +205,13 @@ class _Gate:
         if answer is None:
             await self._open(gate, request)
             await _freeze(self.journal)
+        if isinstance(answer, Corrupt):
+            await self._leave_out(gate, "", Unfit(str(answer)))
+            return None
         try:
             encoded, value = self._fit(answer, request)
         except Unfit as error:
-            await self._leave_out(gate, answer, error)
+            await self._leave_out(gate, answer.by, error)
             return None
         await self.journal.may_go_on()
         decided = await self.journal.decided(replace(answer, answer=encoded), self.place.id)
@@ -260,9 +263,9 @@ class _Gate:
         halt = self.journal.gate_id(GateType.HALT, self.place.id, codec.digest(_about(gate)))
         return halt in self.journal.state.decisions
 
-    async def _leave_out(self, gate: str, answer: Answer, why: Unfit) -> None:
+    async def _leave_out(self, gate: str, giver: str, why: Unfit) -> None:
         """Return once a person has said that the answer be left out; until then halt."""
-        by = f", by {answer.by}," if answer.by else ""
+        by = f", by {giver}," if giver else ""
         again = "wait for the next one" if self.type is GateType.EVENT else "ask again"
         await self.journal.ask(
             "AnswerInvalid",

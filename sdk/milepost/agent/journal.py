@@ -49,7 +49,7 @@ from milepost.checkpoint.records import (
 )
 from milepost.checkpoint.sending import Patience, persist
 from milepost.checkpoint.store import Store
-from milepost.errors import AgentStuck, Damaged, FormatTooNew, MilepostError, RunHalted, RunRestarts
+from milepost.errors import AgentStuck, Corrupt, Damaged, FormatTooNew, MilepostError, RunHalted, RunRestarts
 
 __all__ = ["LINGER", "LINGER_AT_GATE", "MAX_INLINE_INPUT", "Journal", "Rules"]
 
@@ -311,7 +311,7 @@ class Journal:
     async def is_decided(self, place: str, about: codec.JSON) -> bool:
         """Tell whether a person has decided about this, so that `ask` returns."""
         gate = self.gate_id(GateType.HALT, place, codec.digest(about))
-        return gate in self.state.decisions or await self.answer(gate) is not None
+        return gate in self.state.decisions or isinstance(await self.answer(gate), inbox.Answer)
 
     async def ask(
         self,
@@ -333,7 +333,9 @@ class Journal:
         if gate in self.state.decisions:
             return await self.decision(gate)
         answer = await self.answer(gate)
-        if answer is None or answer.type not in options:
+        if isinstance(answer, Corrupt):
+            message = f"{message}. What was answered is there and cannot be read: {answer}"
+        if not isinstance(answer, inbox.Answer) or answer.type not in options:
             asked = Gate(
                 id=gate,
                 type=GateType.HALT,
@@ -372,10 +374,16 @@ class Journal:
         """Return the record of how a gate was passed."""
         return await self._event(self.state.decisions[gate], Decided, lambda event: event.gate == gate)
 
-    async def answer(self, gate: str) -> inbox.Answer | None:
-        """Return what lies in the inbox for a gate; None if nothing does."""
-        keys = self._committer.head.keys
-        return await self._from_store(partial(inbox.read, self._store, keys, gate))
+    async def answer(self, gate: str) -> inbox.Answer | Corrupt | None:
+        """Return what lies in the inbox for a gate, or why it cannot be read; None if nothing does."""
+
+        def read() -> inbox.Answer | Corrupt | None:
+            try:
+                return inbox.read(self._store, self._committer.head.keys, gate)
+            except Corrupt as error:
+                return error
+
+        return await self._from_store(read)
 
     async def decided(self, answer: inbox.Answer, place: str) -> Decided:
         """Return the event that an answer becomes in the log."""

@@ -442,6 +442,42 @@ async def test_code_that_takes_the_answer_after_all_goes_on_with_it(run: RunInMe
     assert await ends(run, mended) == "three"
 
 
+async def test_an_answer_that_cannot_be_read_can_be_left_out_too(run: RunInMemory) -> None:
+    (at,) = await waits(run, plain)
+    run.store.put_new(run.keys.answer(at.id), b"garbage", {})
+
+    with pytest.raises(RunHalted, match=f"gate publish, which stands at @publish, does not fit: .*{at.id}"):
+        await ends(run, plain)
+    skip_it(run)
+    await waits(run, plain)
+    answer(run)
+
+    assert [(await ends(run, plain)).by, (await ends(run, plain)).by] == ["ann", "ann"]
+
+
+async def test_a_decision_about_a_halt_that_cannot_be_read_is_none_and_is_named(run: RunInMemory) -> None:
+    await waits(run, plain)
+    answer(run, AnswerType.DONE)
+    with pytest.raises(RunHalted):
+        await ends(run, plain)
+    halt = gate_of(run)
+    run.store.put_new(run.keys.answer(halt.id), b"garbage", {})
+
+    with pytest.raises(RunHalted, match=f"does not fit: .* cannot be read: .*{halt.id}"):
+        await ends(run, plain)
+
+
+async def test_a_store_that_does_not_answer_for_a_while_only_makes_a_gate_late(run: RunInMemory) -> None:
+    await waits(run, plain)
+    answer(run)
+
+    async def agent(run_: Run) -> str:
+        run.store.next_gets_fail(2)
+        return (await plain(run_)).by
+
+    assert await ends(run, agent) == "ann"
+
+
 async def test_an_answer_that_was_left_out_is_not_taken_by_code_that_could(run: RunInMemory) -> None:
     def asking(declared: Any) -> Callable[[Run], Awaitable[Any]]:
         async def agent(run: Run) -> Any:

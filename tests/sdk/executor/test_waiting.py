@@ -12,6 +12,7 @@ from milepost.api.exits import Exit
 from milepost.api.resource import Phase
 from milepost.checkpoint.gates import AnswerType, Decided, GateOpened, Waiting
 from milepost.checkpoint.records import Claimed, Finished, StepCompleted
+from milepost.testing.fake_s3 import FakeS3
 from tests.support.at_gates import answer, gate_of, gates_of, send
 from tests.support.sessions import Ended, RunOnDisk, wait_until
 
@@ -159,6 +160,17 @@ def test_an_event_that_comes_before_the_run_waits_for_it_is_kept(run: RunOnDisk)
 
     assert (run.go_on(**QUICK).code, result_of(run)) == (0, [1, 2])
     assert [each.by for each in run.events(Decided)] == ["shop", "shop"]
+
+
+@pytest.mark.req("F1", "F2")
+def test_a_run_in_a_bucket_waits_and_goes_on(run: RunOnDisk, s3: FakeS3) -> None:
+    run.in_s3(s3).begin("waiting:events", world=str(run.world))
+    assert waited(run.go_on(**QUICK))
+    send(run, {"rows": 1})
+    assert waited(run.go_on(**QUICK))
+    send(run, {"rows": 2})
+
+    assert (run.go_on(**QUICK).code, result_of(run)) == (0, [1, 2])
 
 
 @pytest.mark.req("F1", "F3")
