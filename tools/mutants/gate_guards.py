@@ -193,6 +193,14 @@ GATE_GUARDS: Final = (
         _PROCESSES,
     ),
     Guard(
+        "an end that comes meanwhile is the end",
+        "a run whose agent has returned waits for an answer that nobody needs",
+        _SESSION,
+        "        if self._returned:\n",
+        "        if False:\n",
+        _PROCESSES,
+    ),
+    Guard(
         "nothing begins once a run is about to wait",
         "a step begins in a process that is ending",
         _JOURNAL,

@@ -12,7 +12,7 @@ from milepost.api.exits import Exit
 from milepost.api.resource import Phase
 from milepost.checkpoint.gates import AnswerType, Decided, GateOpened, Waiting
 from milepost.checkpoint.records import Claimed, Finished, StepCompleted
-from milepost.testing.fake_s3 import FakeS3
+from milepost.testing.fake_s3 import FakeS3, Fault, Hold
 from tests.support.at_gates import answer, gate_of, gates_of, send
 from tests.support.sessions import Ended, RunOnDisk, wait_until
 
@@ -214,6 +214,25 @@ def test_a_run_that_ends_while_something_is_left_at_a_gate_just_ends(run: RunOnD
 
     assert (ended.code, ended.said["reason"]) == (0, "Completed")
     assert (result_of(run), gates_of(run)) == ("left one behind, done: False", ())
+
+
+def test_code_that_comes_to_its_end_while_it_is_recorded_that_it_waits_ends_the_run(
+    run: RunOnDisk, s3: FakeS3
+) -> None:
+    run.in_s3(s3).begin("waiting:busy_beside", world=str(run.world))
+    hold = Hold()
+    with run.executor(MILEPOST_LINGER_SECONDS="1") as executor:
+        wait_until(lambda: gates_of(run))
+        s3.fail(Fault(hold, method="PUT"))
+        assert hold.reached.wait(30)
+        (run.world / "let-go").touch()
+        wait_until(lambda: run.lines("returned"))
+        time.sleep(0.2)
+        hold.release.set()
+        ended = executor.ended()
+
+    assert (ended.code, ended.said["reason"]) == (0, "Completed")
+    assert (result_of(run), len(run.events(Waiting))) == ("done: False", 1)
 
 
 def test_steps_that_were_never_awaited_are_the_runs_error(run: RunOnDisk) -> None:

@@ -133,3 +133,13 @@ async def making_do(run: Run, world: str) -> str:
     async with run.phase("sum", inputs=found, at_least=1) as phase:
         await run.step("add", begin, world, sum(phase.inputs.values()), 0)
     return ", ".join(missing)
+
+
+@agent(version="1")
+async def busy_beside(run: Run, world: str) -> str:
+    """Do something that is no step while something of it is at a gate, and come to the end."""
+    behind = asyncio.create_task(run.event("never", str))
+    while not Path(world, "let-go").exists():  # noqa: ASYNC240, ASYNC110  (a local file)
+        await asyncio.sleep(0.01)
+    note(world, "returned", "")
+    return f"done: {behind.done()}"
