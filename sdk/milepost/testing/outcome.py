@@ -73,7 +73,7 @@ def came_to(store: Store, head: Head, effects: Any, attempts: int) -> Ran:
 
     def read(value: Value | None) -> Any:
         encoded = None if value is None else values.read(store, head.keys, value)
-        return codec.decode(encoded, Any, path="value")
+        return codec.undeclared(encoded)
 
     steps: dict[str, Any] = {}
     gates: dict[str, Passed] = {}
@@ -133,7 +133,7 @@ def differences(before: Ran, after: Ran) -> list[str]:
     found = []
     if (before.phase, before.reason) != (after.phase, after.reason):
         found.append(_line("the run", _ending(before), _ending(after)))
-    elif before.digests[""] != after.digests[""]:
+    if before.phase == after.phase and before.digests[""] != after.digests[""]:
         found.append(_line("its result", before.result, after.result))
     found += _in_mapping(
         "step", before.steps, after.steps, "completed", _other(before.digests, after.digests)

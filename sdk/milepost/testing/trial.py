@@ -43,7 +43,7 @@ __all__ = ["Case", "Failed", "Trial", "entrypoint_of"]
 
 COMMAND: Final = (sys.executable, "-m", "milepost.testing.executor")
 
-LINGER: Final = "0.2"
+LINGER: Final = "0.1"
 """Seconds that a process stays at a gate where nothing else is going on; a pod stays longer."""
 
 MOST_PROCESSES: Final = 1000

@@ -10,7 +10,9 @@ import pytest
 
 from milepost import Run, agent
 from milepost.testing import Crash, crash_everywhere
-from milepost.testing.trial import entrypoint_of
+from milepost.testing.crashes import spec_of
+from milepost.testing.points import Point, When
+from milepost.testing.trial import Case, Trial, entrypoint_of
 
 pytestmark = pytest.mark.req("S5")
 
@@ -51,11 +53,10 @@ def test_state_left_by_a_recorded_step_is_found() -> None:
 
 
 def test_state_left_by_a_recorded_step_is_found_in_code_that_passes_over_every_error() -> None:
-    assert mistake_of("forgiving").startswith(
-        "killed after record 3 (step open), the agent comes to something else:\n"
-        '    its result was "LETTERS", and is "nothing"\n'
-        "    step read is not completed\n"
-    )
+    said = mistake_of("forgiving")
+
+    assert said.startswith("killed after record 3 (step open), the agent comes to something else:\n")
+    assert '\n    its result was "LETTERS", and is "nothing"\n    step read is not completed\n' in said
 
 
 def test_an_effect_that_is_done_again_with_its_step_is_found() -> None:
@@ -117,6 +118,13 @@ def test_points_may_be_fewer_and_are_spread() -> None:
     report = crash_everywhere("kit_agents:sound", max_points=3)
 
     assert [each.record for each in report.crashes] == [2, 4, 6]
+
+
+def test_a_run_that_comes_to_no_such_record_is_not_struck(tmp_path: Path) -> None:
+    case = Case(spec_of("kit_agents:plain", None, "", None))
+    trial = Trial(case, tmp_path, seed=1, point=Point(99, When.AFTER))
+
+    assert (trial.to_its_end().attempts, trial.struck) == (1, None)
 
 
 @pytest.mark.parametrize(

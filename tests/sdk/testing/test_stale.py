@@ -35,3 +35,13 @@ def test_what_a_stale_worker_does_again_is_found() -> None:
         "stopped after record 3 (step prepare), and overtaken, the stale worker does harm:\n"
         '    outside, sent was "a letter\\n", and is "a letter\\na letter\\n"\n'
     )
+
+
+def test_a_stale_worker_that_is_not_refused_is_found() -> None:
+    with pytest.raises(AssertionError) as found:
+        overtake_everywhere("kit_agents:escaping")
+
+    assert str(found.value).startswith(
+        "stopped after record 3 (step prepare), and overtaken, the stale worker was not refused: "
+        "it ended with exit code 3"
+    )

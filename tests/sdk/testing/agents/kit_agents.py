@@ -184,6 +184,19 @@ async def denied(run: Run) -> str:
     return "yes"
 
 
+def leave_if_overtaken() -> None:
+    if (Path(os.environ[WORLD]) / "been-here").exists():
+        os._exit(3)
+    (Path(os.environ[WORLD]) / "been-here").touch()
+
+
+@agent(version="1")
+async def escaping(run: Run) -> None:
+    """End the process in the second step, where that has been done before."""
+    await run.step("prepare", double, 1)
+    await run.step("leave", leave_if_overtaken)
+
+
 @tool(effect="irreversible")
 async def shout(what: str) -> None:
     """Say something that cannot be taken back."""
