@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost import Misuse
+from milepost.llm.prices import Used
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -75,8 +76,8 @@ class Answer:
         )
 
 
-def recorded(response: ModelResponse, *, cost: int) -> dict[str, Any]:
-    """Return a response of Pydantic AI's in the form that is recorded."""
+def recorded(response: ModelResponse, used: Sequence[Used]) -> dict[str, Any]:
+    """Return a response of Pydantic AI's in the form that is recorded, with what was used up for it."""
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart  # noqa: PLC0415  (slow to import)
 
     return {
@@ -100,9 +101,9 @@ def recorded(response: ModelResponse, *, cost: int) -> dict[str, Any]:
             if isinstance(part, ThinkingPart)
         ],
         "usage": {
-            "input_tokens": response.usage.input_tokens,
-            "output_tokens": response.usage.output_tokens,
-            "cost_nano_usd": cost,
+            "input_tokens": sum(each.input_tokens for each in used),
+            "output_tokens": sum(each.output_tokens for each in used),
+            "cost_nano_usd": sum(each.cost or 0 for each in used),
         },
         "finish": response.finish_reason or "",
     }

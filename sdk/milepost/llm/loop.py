@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost import (
@@ -28,10 +29,11 @@ from milepost.llm.asking import Patience, secrets_of
 from milepost.llm.history import History, Past, Turn, TurnKind, cut
 from milepost.llm.limits import LimitReached, Limits, OnLimit, Reached, Spent
 from milepost.llm.outcome import DONE, Finish, LLMResult, Unusable, finish_of
-from milepost.llm.prices import cost_of
+from milepost.llm.prices import Used, used_by, used_in_vain
 from milepost.llm.prompt import Opening, line_of, messages, rendered
 
 if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
@@ -114,27 +116,35 @@ class Loop:
         asked = messages(self.opening, self.past)
         parameters = self._parameters()
 
-        async def request() -> Any:
-            return await model_request(
-                model, asked, model_settings=self.job.settings, model_request_parameters=parameters
-            )
+        async def request() -> ModelResponse:
+            try:
+                return await model_request(
+                    model, asked, model_settings=self.job.settings, model_request_parameters=parameters
+                )
+            except Exception as error:
+                self._count(used_in_vain(error))
+                raise
 
         patience = Patience(
             self.job.patience, seed=f"{self.run.id}/{len(self.past.turns)}", say=self.run.log.warning
         )
         response = await patience.ask(request, secrets_of(model))
-        cost = cost_of(response)
-        name = response.model_name or ""
-        if cost is None and name not in self.unpriced:
-            self.unpriced.add(name)
-            self.run.log.warning("price-unknown", extra={"model": name, "counted_as": 0})
-        record_usage(
-            input_tokens=response.usage.input_tokens,
-            output_tokens=response.usage.output_tokens,
-            cost_usd=(cost or 0) / 1e9,
-            model=name,
-        )
-        return recorded(response, cost=cost or 0)
+        used = used_by(response)
+        self._count(used)
+        return recorded(response, used)
+
+    def _count(self, used: Sequence[Used]) -> None:
+        """Record what requests have used up, whatever becomes of the step."""
+        for each in used:
+            if each.cost is None and each.model not in self.unpriced:
+                self.unpriced.add(each.model)
+                self.run.log.warning("price-unknown", extra={"model": each.model, "counted_as": 0})
+            record_usage(
+                input_tokens=each.input_tokens,
+                output_tokens=each.output_tokens,
+                cost_usd=Decimal(each.cost or 0) / 10**9,
+                model=each.model,
+            )
 
     def _parameters(self) -> ModelRequestParameters:
         from pydantic_ai.models import ModelRequestParameters  # noqa: PLC0415  (slow to import)

@@ -1,28 +1,70 @@
-"""What an answer cost, by the price list of genai-prices that is installed. Nothing is fetched."""
+"""What requests used up: tokens as providers report them, and their cost by the installed price list.
+
+The list is that of genai-prices; nothing is fetched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
     from pydantic_ai.messages import ModelResponse
 
-__all__ = ["cost_of"]
+__all__ = ["Used", "cost_of", "used_by", "used_in_vain"]
+
+
+@dataclass(frozen=True)
+class Used:
+    """What one request used up. `cost` is in 10^-9 USD; None: its price is not known."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost: int | None
+
+
+def used_by(response: ModelResponse) -> list[Used]:
+    """Return what was used up for a response, other models that were asked in vain first."""
+    own = Used(
+        response.model_name or "",
+        response.usage.input_tokens,
+        response.usage.output_tokens,
+        cost_of(response),
+    )
+    return [*_attempts(getattr(response, "failed_attempts", None)), own]
+
+
+def used_in_vain(error: Exception) -> list[Used]:
+    """Return what is known to be used up by requests that have come to nothing but this error."""
+    return _attempts(getattr(error, "attempts", None))
+
+
+def _attempts(attempts: Any) -> list[Used]:
+    known = [attempt for attempt in attempts or () if getattr(attempt, "usage", None) is not None]
+    return [
+        Used(each.model_name, each.usage.input_tokens, each.usage.output_tokens, _nano(each.usage.cost))
+        for each in known
+    ]
+
+
+def _nano(cost: Decimal | None) -> int | None:
+    return None if cost is None else round(cost * 10**9)
 
 
 def cost_of(response: ModelResponse) -> int | None:
     """Return the cost of a response in 10^-9 USD; None where the price of its model is not known."""
     # What a gateway says, where there is one; older versions of Pydantic AI do not have it.
-    reported: Decimal | None = getattr(response.usage, "cost", None)
+    reported = _nano(getattr(response.usage, "cost", None))
     if reported is not None:
-        return round(reported * 10**9)
+        return reported
     for priced in _ways(response):
         try:
-            return round(priced().total_price * 10**9)
+            return _nano(priced().total_price)
         except (LookupError, ValueError):
             # Unknown there, or a usage that the list cannot read.
             continue

@@ -85,7 +85,7 @@ def test_what_a_provider_wants_back_with_its_answer_is_sent_back() -> None:
     )
     response = ModelResponse([thought, part], model_name="m", provider_name="anthropic")
     past = Past(History())
-    past.add(Turn(Answer.read(recorded(response, cost=0)), "completed", "1", "add"), "1")
+    past.add(Turn(Answer.read(recorded(response, [])), "completed", "1", "add"), "1")
 
     _, answer, _ = messages(Opening("", "Add.", "", []), past)
 
@@ -97,7 +97,7 @@ def test_of_very_many_completed_steps_the_oldest_are_counted() -> None:
     past = Past(History(max_messages=2, keep_first=0, keep_last=1))
     call = ModelResponse([ToolCallPart("add", {"number": 1}, "call-1")])
     for number in range(103):
-        past.add(Turn(Answer.read(recorded(call, cost=0)), "completed", "1", f"line {number}"), "1")
+        past.add(Turn(Answer.read(recorded(call, [])), "completed", "1", f"line {number}"), "1")
         past.shorten()
 
     prompt = text_of(messages(Opening("", "Add.", "", []), past))
