@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.agent.journal import Journal
+from milepost.checkpoint import codec
 from milepost.checkpoint.records import StepCompleted
 
 __all__ = ["Fact", "read_facts"]
@@ -15,8 +16,7 @@ __all__ = ["Fact", "read_facts"]
 class Fact:
     """A step that was completed: its id, name and key, its author's words on it, and its result.
 
-    The result is decoded without its declared type: models and dataclasses come as the data that they were
-    stored as.
+    The result is read without its declared type: models and dataclasses come as a dict of their fields.
     """
 
     step: str
@@ -35,5 +35,6 @@ async def read_facts(journal: Journal) -> list[Fact]:
 
 async def _fact(journal: Journal, recorded: StepCompleted) -> Fact:
     step = recorded.step
-    result = await journal.read(recorded.result, Any, path=f"result of step {step.id}")
+    path = f"result of step {step.id}"
+    result = codec.undeclared(await journal.raw(recorded.result, path=path), path=path)
     return Fact(step.id, step.name, step.key, recorded.description, recorded.summary, result)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from milepost import Run, StepFailed, tool
 from milepost.agent.journal import Rules
@@ -371,6 +372,29 @@ async def test_beginning_anew_adopts_what_has_the_same_name_key_and_inputs(run: 
 
     assert await run.go_on(new_plan) == ["c 1", "other 1", "a 1", "b 1", "c 1"]
     assert world.ran == ["a", "b", "c", "other"]
+
+
+class Page(BaseModel):
+    url: str
+    words: set[int]
+
+
+def fetch(url: str) -> list[Page]:
+    return [Page(url=url, words={len(url)})]
+
+
+@pytest.mark.req("D6")
+async def test_a_fact_that_is_a_model_comes_as_what_it_holds(run: RunInMemory) -> None:
+    async def fetching(run: Run) -> None:
+        await run.step("fetch", fetch, "/a")
+        raise Lost
+
+    await lost(run, fetching)
+
+    async def new_plan(run: Run) -> Any:
+        return [fact.result for fact in await run.facts()]
+
+    assert await restart(run, new_plan) == [[{"url": "/a", "words": {2}}]]
 
 
 @pytest.mark.req("D6")

@@ -21,7 +21,7 @@ says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `
 
 from milepost.checkpoint.codec.compare import first_difference
 from milepost.checkpoint.codec.functions import declared_by_name, declared_parameters, declared_result
-from milepost.checkpoint.codec.roundtrip import decode, encode, store
+from milepost.checkpoint.codec.roundtrip import decode, encode, store, undeclared
 from milepost.checkpoint.codec.wire import (
     JSON,
     MAX_BYTES,
@@ -49,4 +49,5 @@ __all__ = [
     "first_difference",
     "loads",
     "store",
+    "undeclared",
 ]

@@ -7,6 +7,7 @@ and when it is read from the log. Nothing that `store` returns shares a part wit
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
@@ -29,7 +30,7 @@ from milepost.checkpoint.codec.wire import (
 )
 from milepost.errors import NotStorable
 
-__all__ = ["decode", "encode", "store"]
+__all__ = ["decode", "encode", "store", "undeclared"]
 
 
 def encode(value: Any, declared: Any = Any, *, path: str = "value") -> JSON:
@@ -54,6 +55,20 @@ def decode(data: JSON, declared: Any = Any, *, path: str = "value") -> Any:
         return decoder.decode(data, declared, (None, path), 0)
     except RecursionError:
         raise DecodeError(path, NO_STACK) from None
+
+
+def undeclared(data: JSON, *, path: str = "value") -> Any:
+    """Return what `encode` stored where the declared type is not at hand: of an instance what it holds.
+
+    What needs no declared type comes back as it was, so a dict of models comes as a dict of their fields.
+    """
+    with suppress(DecodeError):
+        return decode(data, path=path)
+    if isinstance(data, dict) and TAG in data:
+        return undeclared(data.get("v"), path=path)
+    if isinstance(data, dict):
+        return {name: undeclared(part, path=path) for name, part in data.items()}
+    return [undeclared(part, path=path) for part in data] if isinstance(data, list) else data
 
 
 def store(value: Any, declared: Any = Any, *, path: str = "result") -> tuple[JSON, Any]:
