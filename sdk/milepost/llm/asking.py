@@ -34,6 +34,9 @@ FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two requests where the provider does not say how long to wait."""
 
+LEAST_PAUSE: Final = 0.02
+"""Seconds after the first request of a provider that says not to wait, and says so again; it grows, too."""
+
 MIN_SECRET: Final = 8
 """Characters; what is shorter stands in too many words that are no secret."""
 
@@ -42,7 +45,7 @@ _BUSY_KINDS: Final = frozenset({"ModelRateLimitError", "ModelUnavailableError"})
 _USED_UP: Final = "ModelQuotaExceededError"
 _NAMES_A_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _LOOKS_SECRET: Final = re.compile(
-    r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}|\b(?:sk|pk|rk|xai|gsk|hf|AIza|ya29)[-_.]?[\w-]{16,}"
+    r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}|\b(?:(?:sk|pk|rk|xai|gsk|hf)[-_]|AIza|ya29\.)[\w-]{16,}"
 )
 
 
@@ -79,7 +82,7 @@ class Patience:
                 busy, asked = _busy(error)
             if not busy:
                 raise ModelFailed(said)
-            pause = self._pause(tries, asked)
+            pause = self.pause(tries, asked)
             until = _in(pause)
             if clock() + pause > deadline:
                 raise RateLimited(
@@ -89,11 +92,13 @@ class Patience:
             self.say(f"RateLimited until {until}, after request {tries}: {said}")
             await asyncio.sleep(pause)
 
-    def _pause(self, tries: int, asked: float | None) -> float:
+    def pause(self, tries: int, asked: float | None) -> float:
+        """Return the seconds after so many requests; `asked` is what the provider asks for, if it does."""
         share: float = sha256(f"{self.seed}/{tries}".encode()).digest()[0] / 256
         if asked is not None:
-            # Never earlier than was asked for, and not all runs in the same moment.
-            return asked + share * min(1.0, asked / 10)
+            # Never earlier than was asked for, not all runs in the same moment, and never without any pause.
+            least = min(LONGEST_PAUSE, LEAST_PAUSE * 2.0 ** min(tries - 1, 16))
+            return max(asked + share * min(1.0, asked / 10), least)
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries - 1, 16))
         return longest * (1 - share / 2)
 
