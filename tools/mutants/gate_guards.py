@@ -225,7 +225,7 @@ GATE_GUARDS: Final = (
         _BESIDE,
     ),
     Guard(
-        "the first answer stands",
+        "the first answer in an inbox stands",
         "of two who answer at once the later one wins, and the first one acted on what does not hold",
         f"{_SDK}/checkpoint/inbox.py",
         "        return _parsed(outcome.found, key, answer.gate)\n",
