@@ -6,6 +6,7 @@ What an agent's author uses; everything else of the package is Milepost's own.
 from milepost.agent.agents import Agent, agent
 from milepost.agent.calls import Call, Happened, NotHappened, PriorCall, Try, Unknown
 from milepost.agent.facts import Fact
+from milepost.agent.gates import Decision
 from milepost.agent.run import Run
 from milepost.agent.steps import Retry
 from milepost.agent.tools import Bound, Tool, tool
@@ -32,6 +33,7 @@ __all__ = [
     "ArgumentsInvalid",
     "Bound",
     "Call",
+    "Decision",
     "Denied",
     "Expired",
     "Fact",
