@@ -42,7 +42,7 @@ class Trace:
 def trace_of(pid: int) -> Trace | None:
     """Return the trace of a process that is there; None where this system shows none."""
     try:
-        return Trace(_machine(), _boot(), _space(), pid, _started(pid))
+        return Trace(_machine(), _boot(), _space(), pid, _fields(pid)[_STARTED])
     except OSError:
         return None
 
@@ -97,20 +97,39 @@ def _gone(trace: Trace) -> bool:
 def _group_gone(trace: Trace) -> bool:
     """Tell whether the process is gone, and the group that it led. Raises OSError where nobody can see."""
     try:
-        return _started(trace.pid) != trace.started
+        if _fields(trace.pid)[_STARTED] != trace.started:
+            return True
     except (FileNotFoundError, ProcessLookupError):
         pass
     try:
         os.killpg(trace.pid, 0)
     except ProcessLookupError:
         return True
-    return False
+    return _all_dead(str(trace.pid))
 
 
-def _started(pid: int) -> str:
+def _all_dead(group: str) -> bool:
+    """Tell whether a group has no members but such as have ended, and that nobody has waited for."""
+    if not Path("/proc/1/stat").exists():
+        # What belongs to others is hidden here, so a member may be too.
+        return False
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                fields = _fields(int(folder.name))
+                dead = fields[_STATE] in ("Z", "X") and len(list((folder / "task").iterdir())) == 1
+                if fields[_GROUP] == group and not dead:
+                    return False
+    return True
+
+
+_STATE, _GROUP, _STARTED = 0, 2, 19
+
+
+def _fields(pid: int) -> list[str]:
     # The name in parentheses may hold anything; what follows it are plain fields.
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return stat.rpartition(")")[2].split()[19]
+    return stat.rpartition(")")[2].split()
 
 
 def _space() -> str:

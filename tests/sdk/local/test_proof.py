@@ -58,6 +58,22 @@ def test_a_process_that_has_ended_is_proved_gone(tmp_path: Path) -> None:
     assert (while_it_lived, gone(tmp_path)) == (False, True)
 
 
+def test_a_number_that_is_another_process_now_says_that_the_first_is_gone(tmp_path: Path) -> None:
+    with a_process() as process, a_process() as stranger:
+        note(tmp_path, process.pid, pid=stranger.pid)
+
+        assert gone(tmp_path)
+
+
+def test_a_process_that_nobody_has_waited_for_is_gone_all_the_same(tmp_path: Path) -> None:
+    with a_process() as process:
+        note(tmp_path, process.pid)
+        process.kill()
+        wait_until(lambda: " Z " in Path(f"/proc/{process.pid}/stat").read_text())
+
+        assert gone(tmp_path)
+
+
 @pytest.mark.req("E3")
 def test_what_a_process_left_in_its_group_may_still_be_at_work(tmp_path: Path) -> None:
     script = "import subprocess; child = subprocess.Popen(['sleep', '60']); print(child.pid, flush=True)"
@@ -82,7 +98,6 @@ def test_what_a_process_left_in_its_group_may_still_be_at_work(tmp_path: Path) -
         pytest.param({}, {"space": "pid:[1]"}, False, id="another container"),
         pytest.param({}, {"boot": "before"}, True, id="the machine was started anew"),
         pytest.param({}, {"space": "pid:[1]", "boot": "before"}, True, id="a container before that"),
-        pytest.param({}, {"pid": os.getpid()}, True, id="the number is another process's now"),
     ],
 )
 def test_only_this_machine_can_prove_an_end(
