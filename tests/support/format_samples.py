@@ -121,15 +121,16 @@ def events(version: int) -> list[records.Event]:
             meta={"cost": 1.5},
             **(told if later else {}),
         ),
-        *(_events_of_version_2(place, one) if later else []),
+        *(_events_of_version_3(place, one) if version > 2 else []),
         records.Halted(reason="RecordedTypeChanged", message="it was an int"),
+        *([records.Repaired(**REPAIRED)] if version == 2 else []),
         records.Finished(phase=Phase.FAILED, reason="AgentRaised", message="no", result=value),
     ]
 
 
-def _events_of_version_2(place: records.StepPlace, one: records.Input) -> list[records.Event]:
-    """Return the kinds of events that came with version 2."""
-    from milepost.checkpoint import gates  # noqa: PLC0415  (version 1 had none)
+def _events_of_version_3(place: records.StepPlace, one: records.Input) -> list[records.Event]:
+    """Return the kinds of events that came with version 3, and `repaired`."""
+    from milepost.checkpoint import gates  # noqa: PLC0415  (earlier versions had none)
 
     gate = gates.Gate(
         id="g" * 20,

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import ConfigDict, TypeAdapter
+
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint.fold import Place, State, parse_totals
@@ -39,22 +41,30 @@ _RATIO: Final = 4
 proportion to the records, at most half of it, and a resume folds a bounded part of the history anew."""
 
 
-_LATER: Final[Mapping[str, type]] = {
-    "once": dict,
-    "skipped": dict,
-    "decisions": dict,
-    "generations": dict,
-    "withdrawn": dict,
-    "executions": int,
-    "revalidate": int,
-    "environment": dict,
-    "memory": int,
-    "memory_at_restart": int,
-    "degraded": dict,
-    "began_with": str,
-    "code": str,
+_LATER: Final[Mapping[str, TypeAdapter[Any]]] = {
+    name: TypeAdapter(kind, config=ConfigDict(strict=True))
+    for name, kind in (
+        ("once", dict[str, int]),
+        ("skipped", dict[str, str]),
+        ("decisions", dict[str, int]),
+        ("generations", dict[str, int]),
+        ("withdrawn", dict[str, int]),
+        ("executions", int),
+        ("revalidate", int),
+        ("environment", dict[str, str]),
+        ("memory", int),
+        ("memory_at_restart", int),
+        ("degraded", dict[str, list[str]]),
+        ("began_with", str),
+        ("code", str),
+        ("revalidated", list[str]),
+        ("proved_ends", list[int]),
+        ("closed_groups", list[str]),
+        ("adopted", list[str]),
+        ("codes", list[str]),
+    )
 }
-_SETS: Final = ("revalidated", "proved_ends", "closed_groups", "adopted", "codes")
+"""What of a state a base holds only where there is something to hold."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +119,9 @@ def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
             # After the calls: one that was made before says nothing of what is intended now.
             *(dump_event(intent) for intents in state.intents.values() for intent in intents.values()),
         ],
-        **{name: value for name in _LATER if (value := getattr(state, name))},
+        **{name: _plain(value) for name in _LATER if (value := getattr(state, name))},
         "gates": [gate._asdict() for gate in state.gates.values()],
         "facts": [[step, *place] for step, place in state.facts.items()],
-        "sets": {name: sorted(getattr(state, name)) for name in _SETS},
         "outcome": dump_event(state.outcome) if state.outcome else None,
     }
     body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -128,17 +137,16 @@ def _completed(step: Any, seq: Any, digest: Any, after: Any = None) -> tuple[str
     return step, Place(seq, digest, after)
 
 
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set) else value
+
+
 def _later(data: Mapping[str, Any], state: State) -> None:
-    """Set what of the state a base holds only where there is something to hold."""
+    """Set what a base holds only where there is something to hold. Raises KeyError, TypeError, ValueError."""
     for name, kind in _LATER.items():
         if name in data:
-            if not isinstance(data[name], kind):
-                raise TypeError(f"{name} is no {kind.__name__}")
-            setattr(state, name, data[name])
-    for name, values in data.get("sets", {}).items():
-        if name not in _SETS:
-            raise TypeError(f"{name} is no set of a state")
-        setattr(state, name, set(values))
+            value = kind.validate_python(data[name])
+            setattr(state, name, set(value) if isinstance(getattr(state, name), set) else value)
     state.gates = {gate.id: gate for gate in map(parse_gate, data.get("gates", ()))}
     state.facts = dict(_completed(*fact) for fact in data.get("facts", ()))
 

@@ -35,10 +35,10 @@ class Kind(StrEnum):
 
 
 NEWEST: Final[Mapping[Kind, int]] = {
-    Kind.HEAD: 2,
-    Kind.RECORD: 2,
+    Kind.HEAD: 3,
+    Kind.RECORD: 3,
     Kind.SEGMENT: 1,
-    Kind.BASE: 1,
+    Kind.BASE: 2,
     Kind.NAME: 2,
     Kind.OWNER: 1,
     Kind.ANSWER: 1,
@@ -65,8 +65,13 @@ def _head_1(head: Fields) -> Fields:
     }
 
 
+def _head_2(head: Fields) -> Fields:
+    """Open gates, the agent's memory and further counts came with format 3."""
+    return {**head, "memory": "", "gates": []}
+
+
 def _same(fields: Fields) -> Fields:
-    """Format 2 of a record has more fields, and each says by its default what its absence meant."""
+    """Change nothing: what came with the next format says by its default what its absence meant."""
     return fields
 
 
@@ -83,7 +88,10 @@ def _name_1(name: Fields) -> Fields:
 
 _NEXT: Final[Mapping[tuple[Kind, int], Callable[[Fields], Fields]]] = {
     (Kind.HEAD, 1): _head_1,
+    (Kind.HEAD, 2): _head_2,
     (Kind.RECORD, 1): _same,
+    (Kind.RECORD, 2): _same,
+    (Kind.BASE, 1): _same,
     (Kind.NAME, 1): _name_1,
 }
 

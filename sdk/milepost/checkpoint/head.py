@@ -381,7 +381,7 @@ def parse_head(body: bytes, keys: StoreKeys) -> Head:
         raise Corrupt(keys.head, "its content does not match the digest in it")
     try:
         header["totals"] = parse_totals(header["totals"])
-        header["gates"] = tuple(parse_gate(gate) for gate in header.get("gates", ()))
+        header["gates"] = tuple(parse_gate(gate) for gate in header["gates"])
         header["segments"] = tuple(checked(Segment, segment) for segment in header["segments"])
         header["bases"] = tuple(checked(Base, base) for base in header["bases"])
         header["phase"] = Phase(header["phase"])

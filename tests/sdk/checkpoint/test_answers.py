@@ -146,7 +146,7 @@ def test_a_head_with_a_bad_digest_is_damage() -> None:
 
 
 def test_a_head_of_a_newer_format_is_not_judged() -> None:
-    newer = OURS.body().replace(b'"format":2', b'"format":3', 1)
+    newer = OURS.body().replace(b'"format":3', b'"format":4', 1)
 
     with pytest.raises(FormatTooNew):
         after_look(a_write(), Found(newer, '"theirs"'))

@@ -279,7 +279,7 @@ def test_a_damaged_head_is_not_claimed(run: Run) -> None:
 
 @pytest.mark.req("D10")
 def test_a_head_of_a_newer_format_is_not_claimed(run: Run) -> None:
-    body = run.stands().head.body().replace(b'"format":2', b'"format":3', 1)
+    body = run.stands().head.body().replace(b'"format":3', b'"format":4', 1)
     run.store.put_if(KEYS.head, body, {}, etag=run.stands().etag)
 
     with pytest.raises(FormatTooNew):

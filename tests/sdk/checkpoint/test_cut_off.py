@@ -233,7 +233,7 @@ def _spoil(store: MemoryStore, key: str, how: str, anothers: bytes) -> None:
             _name_anew(
                 store,
                 key,
-                body.replace(b'"format":1', b'"format":9' if how == "newer" else b'"format":0', 1),
+                body.replace(b'"format":2', b'"format":9' if how == "newer" else b'"format":0', 1),
             )
         case _:
             overwrite(store, key, b"")

@@ -145,8 +145,27 @@ def test_a_record_of_version_1_reads_as_what_was_recorded() -> None:
     assert parse_line(line, "k") == samples.record(1)
 
 
-def test_a_record_of_version_2_reads_as_what_was_recorded() -> None:
-    assert parse_line(golden(Kind.RECORD, 2).read_bytes(), "k") == samples.record(2)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_record_of_a_later_version_reads_as_what_was_recorded(version: int) -> None:
+    assert parse_line(golden(Kind.RECORD, version).read_bytes(), "k") == samples.record(version)
+
+
+def test_a_head_of_version_2_has_no_gates_and_no_memory() -> None:
+    head = parse_head(golden(Kind.HEAD, 2).read_bytes(), samples.KEYS)
+
+    assert (head.gates, head.memory, head.totals.tokens, head.totals.gaps) == ((), "", 0, 0)
+    assert len(head.bases) == 1
+
+
+def test_a_base_of_version_1_says_of_no_step_what_it_came_after() -> None:
+    body = golden(Kind.BASE, 1).read_bytes()
+    said = json.loads(body)
+    named = Base(said["epoch"], said["seq"], said["nonce"], len(body), hashlib.sha256(body).hexdigest())
+
+    state = parse_base(body, named, samples.KEYS)
+
+    assert {step: place.after for step, place in state.completed.items()} == {"1:b/read=k": None}
+    assert (state.environment, dict(state.gates), state.facts) == (None, {}, {})
 
 
 def test_a_head_of_version_1_has_what_its_absence_meant() -> None:

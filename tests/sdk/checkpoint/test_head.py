@@ -148,7 +148,7 @@ def test_the_head_of_another_run_is_refused() -> None:
 def test_a_head_of_a_newer_format_is_refused_with_both_formats_named() -> None:
     with pytest.raises(FormatTooNew) as caught:
         parse_head(b'{"format":7,"whatever":[]}\n', KEYS)
-    assert (caught.value.key, caught.value.found, caught.value.known) == (KEYS.head, 7, 2)
+    assert (caught.value.key, caught.value.found, caught.value.known) == (KEYS.head, 7, 3)
 
 
 def test_a_tail_that_is_not_full_is_never_sealed() -> None:
@@ -248,7 +248,7 @@ class TestSegments:
 def test_the_header_is_one_line_of_json_for_whoever_looks_with_other_tools() -> None:
     header = json.loads(last(a_claim(1)).body().partition(b"\n")[0])
 
-    assert header["format"] == 2
+    assert header["format"] == 3
     assert (header["run_id"], header["epoch"], header["phase"]) == (KEYS.run_id, 1, "Running")
     assert header["totals"] == {
         "steps_done": 0,
@@ -256,4 +256,12 @@ def test_the_header_is_one_line_of_json_for_whoever_looks_with_other_tools() -> 
         "ends": {},
         "lost_tries": 0,
         "oom_at_step": 0,
+        "steps_failed": 0,
+        "steps_skipped": 0,
+        "tokens": 0,
+        "cost_nano_usd": 0,
+        "replans": 0,
+        "group": "",
+        "group_done": 0,
+        "gaps": 0,
     }

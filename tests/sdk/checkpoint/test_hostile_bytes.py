@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.api.summary import NameRecord
+from milepost.checkpoint import inbox
 from milepost.checkpoint.base import make_base, parse_base
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.formats import Kind
@@ -93,6 +94,13 @@ def read_owner(body: bytes) -> object:
         return error
 
 
+def read_answer(body: bytes) -> object:
+    store = MemoryStore()
+    gate = json.loads(samples.an_answer())["gate"]
+    store.put_new(KEYS.answer(gate), body, {})
+    return inbox.read(store, KEYS, gate)
+
+
 def read_head(body: bytes) -> object:
     head = parse_head(body, KEYS)
     head.records()
@@ -113,14 +121,16 @@ READERS: Final[Mapping[Kind, Callable[[bytes], object]]] = {
     Kind.BASE: read_base,
     Kind.NAME: read_name,
     Kind.OWNER: read_owner,
+    Kind.ANSWER: read_answer,
 }
 VALID: Final[Mapping[Kind, bytes]] = {
     Kind.HEAD: a_head().body(),
-    Kind.RECORD: line_of(samples.record(2)),
+    Kind.RECORD: line_of(samples.record(3)),
     Kind.SEGMENT: a_segment(),
     Kind.BASE: make_base(a_state(), KEYS, "n")[1],
     Kind.NAME: a_name(),
     Kind.OWNER: b'{"format":1,"layout":1,"cluster":"cluster-1","recovered_from":[]}',
+    Kind.ANSWER: samples.an_answer(),
 }
 
 json_values = st.recursive(

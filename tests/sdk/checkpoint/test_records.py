@@ -148,8 +148,8 @@ def test_a_line_that_is_no_record_is_reported_with_the_object_it_stands_in(line:
 @pytest.mark.req("D10")
 def test_a_record_of_a_newer_format_is_refused_with_both_formats_named() -> None:
     with pytest.raises(FormatTooNew) as caught:
-        parse_line(b'{"format":3,"anything":"at all"}\n', "k")
-    assert (caught.value.kind, caught.value.found, caught.value.known) == ("record", 3, 2)
+        parse_line(b'{"format":4,"anything":"at all"}\n', "k")
+    assert (caught.value.kind, caught.value.found, caught.value.known) == ("record", 4, 3)
 
 
 def test_the_digest_is_that_of_the_stored_bytes() -> None:

@@ -381,7 +381,7 @@ def test_without_record_1_and_without_a_base_there_is_nothing_to_go_on_from() ->
 
 def test_a_newer_format_is_left_to_the_newer_milepost(store: FaultyStore) -> None:
     body = body_of(store, KEYS.head)
-    overwrite(store.inner, KEYS.head, body.replace(b'{"format":2', b'{"format":9', 1))
+    overwrite(store.inner, KEYS.head, body.replace(b'{"format":3', b'{"format":9', 1))
 
     with pytest.raises(NotRepairable, match="newer Milepost"):
         planned(store)

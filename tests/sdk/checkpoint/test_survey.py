@@ -286,7 +286,7 @@ def test_a_header_that_differs_from_its_records_is_damage(store: MemoryStore) ->
 
 def test_a_head_of_a_newer_format_is_no_damage_to_repair(store: MemoryStore) -> None:
     body = body_of(store, KEYS.head)
-    overwrite(store, KEYS.head, body.replace(b'{"format":2', b'{"format":9', 1))
+    overwrite(store, KEYS.head, body.replace(b'{"format":3', b'{"format":9', 1))
 
     seen = survey(store, KEYS)
 
@@ -348,7 +348,7 @@ def test_a_store_that_cannot_be_read_leaves_the_message_short() -> None:
 def test_a_damaged_line_of_a_head_that_is_sound_otherwise_is_reported() -> None:
     store = MemoryStore()
     begun = begin(store, entropy=Numbers())
-    bent = replace(begun.head, tail=(b'{"format":2}\n',), chain="0" * 64)
+    bent = replace(begun.head, tail=(b'{"format":3}\n',), chain="0" * 64)
     overwrite(store, KEYS.head, bent.body())
 
     seen = survey(store, KEYS)

@@ -364,7 +364,7 @@ def test_a_name_that_was_given_to_another_run_stays_with_it(store: FileStore) ->
 
 def test_a_run_of_a_newer_milepost_is_not_repaired(store: FileStore) -> None:
     body = body_of(store, KEYS.head)
-    overwrite(store, KEYS.head, body.replace(b'{"format":2', b'{"format":9', 1))
+    overwrite(store, KEYS.head, body.replace(b'{"format":3', b'{"format":9', 1))
 
     done = call("repair", store, "team/triage", "--apply")
 
