@@ -78,7 +78,7 @@ class Patience:
             try:
                 return await request()
             except Exception as error:  # noqa: BLE001  (raised again as one of two errors, secrets taken out)
-                said = redacted(f"{type(error).__name__}: {error}", secrets)
+                said = redacted(_words(error), secrets)
                 busy, asked = _busy(error)
             if not busy:
                 raise ModelFailed(said)
@@ -118,6 +118,13 @@ def _busy(error: BaseException) -> tuple[bool, float | None]:
     if not kinds & _BUSY_KINDS and getattr(error, "status_code", None) not in _BUSY:
         return False, None
     return True, _asked_for(error)
+
+
+def _words(error: BaseException) -> str:
+    """Return what the error says; a group says what its errors say, and not only how many there are."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(_words, error.exceptions))
+    return f"{type(error).__name__}: {error}"
 
 
 def _asked_for(error: BaseException) -> float | None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from milepost import Run, StepFailed
+from milepost import Retry, Run, StepFailed
 from milepost.checkpoint.records import StepCompleted, StepFailure
 from milepost.llm import LLMAgent, LLMResult, ModelFailed, RateLimited
 from milepost.llm.asking import _busy
@@ -218,3 +219,31 @@ def test_the_pause_that_a_client_of_an_older_kind_was_asked_for_is_in_its_own_er
     refused.__cause__ = type("Theirs", (Exception,), {"response": Response})()
 
     assert _busy(refused) == (True, 7.0)
+
+
+@pytest.mark.req("G4")
+async def test_of_several_models_that_failed_each_says_why(run: RunInMemory, adding: Adding) -> None:
+    first, second = OpenAIServer([refusal(500, "no disk")]), OpenAIServer([refusal(400, f"no {KEY}")])
+
+    async with served(first) as one, served(second) as other:
+        llm = LLMAgent(FallbackModel(one, other), tools=adding.tools, retry=Retry(attempts=1))
+        with pytest.raises(StepFailed) as raised:
+            await run.go_on(lambda each: llm.run(each, "Make the sum 1."))
+
+    assert "no disk" in raised.value.message
+    assert "no ***" in raised.value.message
+    assert KEY not in raised.value.message
+
+
+@pytest.mark.req("G4")
+async def test_where_all_models_are_busy_the_shortest_pause_is_waited(
+    run: RunInMemory, adding: Adding
+) -> None:
+    first = OpenAIServer([refusal(429, "slow down", retry_after="300"), ADD_1, DONE])
+    second = OpenAIServer([refusal(503, "busy", retry_after_ms="20")])
+
+    async with served(first) as one, served(second) as other:
+        llm = LLMAgent(FallbackModel(one, other), tools=adding.tools)
+        result = await run.go_on(lambda each: llm.run(each, "Make the sum 1."))
+
+    assert result.done
