@@ -127,3 +127,18 @@ async def test_a_halt_that_was_decided_goes_on(world: World) -> None:
     answer(world, gate, AnswerType.ACCEPT)
     await world.after(15)
     assert len(world.pods) == 2
+
+
+async def test_an_approval_does_not_make_a_halted_run_go_on(world: World) -> None:
+    approval = a_gate()
+    halt = Gate(id="g-halt", type=GateType.HALT, place="step", name="Diverged", since=NOON.isoformat())
+    world.apply()
+    await world.settle()
+    world.kubelet.run(world.pod(1))
+    executor = Executor(world, 1)
+    executor.record(GateOpened(gate=approval))
+    executor.record(Halted(reason="Diverged", message="step b", gate=halt))
+    world.kubelet.exit(world.pod(1), 83)
+    answer(world, approval)
+    await world.after(60)
+    assert (world.status["phase"], len(world.pods)) == ("Halted", 1)

@@ -19,7 +19,7 @@ from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import AgentRun, Phase
 from milepost.api.summary import NameState
 from milepost.checkpoint import inbox
-from milepost.checkpoint.gates import due
+from milepost.checkpoint.gates import GateType, due
 from milepost.checkpoint.runs import Clock, HeadSeen, NameSeen, NewRun, Runs, Stale, require_head
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.store import Store, Unchanged
@@ -269,7 +269,11 @@ class Stores:
 
 def _look_into_inbox(runs: Runs, head: HeadSeen, now: datetime) -> bool:
     answered = False
+    halted = head.summary.phase is Phase.HALTED
     for gate in head.at.head.gates:
+        if halted and gate.type is not GateType.HALT:
+            # It is passed once the run goes on, and does not make it go on.
+            continue
         if (told := due(gate, now)) is not None:
             answer = inbox.Answer(gate.id, told, by="operator", at=now.isoformat())
             inbox.give(runs.store, head.at.head.keys, answer, Patience(runs.entropy, deadline=_PATIENCE_S))

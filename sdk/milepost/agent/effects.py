@@ -158,7 +158,7 @@ class Effect:
         found: Outcome[Any] = Unknown("")
         outcome: Literal["verified", "decided"] = "verified"
         # What a person has said stands, whatever the tool would say today.
-        if not await self.journal.is_decided(intent.step, about):
+        if not await self.journal.is_decided(intent.step, about, _OPTIONS):
             found = await self._found(intent, error)
             if isinstance(found, Unknown) and error is not None:
                 await self.journal.commit(self._ended(began, error=error_data(error), unconfirmed=True))

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import count
 from typing import Any, Final, NoReturn, TypeVar
 
 from milepost.agent.ahead import Ahead
@@ -308,10 +309,10 @@ class Journal:
         self._since_memory, self.memory.changed = 0, False
         return Remembered(memory=await self.keep(self.memory.encoded(), most=-1))
 
-    async def is_decided(self, place: str, about: codec.JSON) -> bool:
+    async def is_decided(self, place: str, about: codec.JSON, options: Sequence[AnswerType]) -> bool:
         """Tell whether a person has decided about this, so that `ask` returns."""
-        gate = self.gate_id(GateType.HALT, place, codec.digest(about))
-        return gate in self.state.decisions or isinstance(await self.answer(gate), inbox.Answer)
+        gate, answer, _ = await self._said(place, codec.digest(about), options)
+        return answer is not None or gate in self.state.decisions
 
     async def ask(
         self,
@@ -329,13 +330,11 @@ class Journal:
         more than its type, `answer_schema` is what it has to fit.
         """
         digest = codec.digest(about)
-        gate = self.gate_id(GateType.HALT, place, digest)
+        gate, answer, unusable = await self._said(place, digest, options)
         if gate in self.state.decisions:
             return await self.decision(gate)
-        answer = await self.answer(gate)
-        if isinstance(answer, Corrupt):
-            message = f"{message}. What was answered is there and cannot be read: {answer}"
-        if not isinstance(answer, inbox.Answer) or answer.type not in options:
+        if answer is None:
+            message = f"{message}. {unusable}" if unusable else message
             asked = Gate(
                 id=gate,
                 type=GateType.HALT,
@@ -351,6 +350,31 @@ class Journal:
         decided = await self.decided(answer, place)
         await self.commit(decided)
         return decided
+
+    async def _said(
+        self, place: str, digest: str, options: Sequence[AnswerType]
+    ) -> tuple[str, inbox.Answer | None, str]:
+        """Return the gate at which this is asked, its answer if there is one, and why an earlier one is none.
+
+        What lies in an inbox stays there. So after an answer that cannot be used the same is asked under
+        another id; else whoever looks for answers would find that one again and again.
+        """
+        unusable = ""
+        for number in count(1):
+            gate = self.gate_id(GateType.HALT, place, digest if number == 1 else f"{digest}/{number}")
+            if gate in self.state.decisions:
+                return gate, None, ""
+            answer = await self.answer(gate)
+            if answer is None:
+                return gate, None, unusable
+            if isinstance(answer, inbox.Answer) and answer.type in options:
+                return gate, answer, ""
+            unusable = (
+                f"What was answered is there and cannot be read: {answer}"
+                if isinstance(answer, Corrupt)
+                else f"{answer.type} was answered, which is none of {', '.join(options)}"
+            )
+        raise AssertionError("numbers do not run out")
 
     def gate_id(self, type_: GateType, place: str, request_digest: str = "") -> str:
         """Return the id of a gate of this execution. An event's has one of its own, see `event_gate_id`."""

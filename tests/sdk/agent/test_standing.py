@@ -107,6 +107,20 @@ async def test_what_was_accepted_is_not_asked_again(run: RunInMemory) -> None:
     assert [(decided.by, decided.reason) for decided in run.events(Decided)] == [("ann", "seen")] * 2
 
 
+async def test_an_answer_that_is_no_option_is_left_where_it_is_and_asked_anew(run: RunInMemory) -> None:
+    await lost(run, told("first"))
+    first = await halted(run, told("second"))
+    decide(run, first, AnswerType.DONE)
+
+    second = await halted(run, told("second"))
+    assert first.gate is not None
+    assert second.gate is not None
+    assert second.gate.id != first.gate.id
+    assert second.message.endswith("Done was answered, which is none of Accept, RestartWithContext")
+    decide(run, second, AnswerType.ACCEPT)
+    assert await run.go_on(told("second")) == "first"
+
+
 async def test_concurrent_tasks_may_take_any_order(run: RunInMemory) -> None:
     """The order in which tasks of the author's reach their steps depends on timing, and is no divergence."""
 
