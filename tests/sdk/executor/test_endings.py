@@ -128,7 +128,7 @@ def test_a_forked_child_that_returns_can_neither_record_nor_speak_for_its_parent
 
 
 def test_warnings_are_lines_of_the_log(run: RunOnDisk) -> None:
-    ended = run.begin("ending:end", how="forget_a_step").go_on()
+    ended = run.begin("ending:end", how="warn").go_on()
 
     warned = "".join(line["event"] for line in ended.lines if line.get("logger") == "py.warnings")
     assert ended.code == 0
