@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from pydantic import TypeAdapter
+from typing_extensions import TypeVar
 
 from milepost import Agent, Misuse, Retry, Run, Tool, agent
 from milepost.llm.history import History, Past
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LLMAgent", "LLMResult"]
 
+T = TypeVar("T", default=None)
+
 RATE_LIMIT_PATIENCE: Final = 600.0
 
 
-class LLMAgent:
+class LLMAgent(Generic[T]):
     """A model with tools that works towards a goal, one durable step at a time.
 
     `model` is any model of Pydantic AI's, or its name, as in `openai:gpt-5`; `settings` go with each request.
@@ -51,7 +54,7 @@ class LLMAgent:
         limits: Limits | None = None,
         on_limit: OnLimit = "stop",
         history: History | None = None,
-        output: Any = None,
+        output: type[T] | None = None,
         settings: ModelSettings | None = None,
         rate_limit_patience: float | timedelta = RATE_LIMIT_PATIENCE,
         retry: Retry | None = None,
@@ -92,7 +95,7 @@ class LLMAgent:
         """What an agent around it should declare, `@agent(environment=...)`, so that a resume compares it."""
         return {"model": self.model_name}
 
-    async def run(self, run: Run, goal: str | None = None, *, context: Any = None) -> LLMResult:
+    async def run(self, run: Run, goal: str | None = None, *, context: Any = None) -> LLMResult[T]:
         """Work towards the goal, or else the run's, and return what came of it.
 
         `context` is what the model has to know for it: text, or whatever is storable. Neither is recorded
@@ -119,10 +122,9 @@ class LLMAgent:
 
         async def work(run: Run, **inputs: Any) -> dict[str, Any]:
             found = await self.run(run, context=inputs or None)
+            kind: Any = self.output
             output = (
-                None
-                if found.output is None
-                else TypeAdapter(self.output).dump_python(found.output, mode="json")
+                None if found.output is None else TypeAdapter(kind).dump_python(found.output, mode="json")
             )
             return {**vars(found), "output": output}
 

@@ -81,7 +81,7 @@ class Loop:
     unusable: int = 0
     unpriced: set[str] = field(default_factory=set)
 
-    async def result(self) -> LLMResult:
+    async def result(self) -> LLMResult[Any]:
         """Work until there is a result. Raises StepFailed, NoUsableAnswer and LimitReached."""
         while True:
             reached = await self._reached()
@@ -161,7 +161,7 @@ class Loop:
         )
         return ModelRequestParameters(function_tools=tools)
 
-    async def _act(self, answer: Answer) -> LLMResult | None:
+    async def _act(self, answer: Answer) -> LLMResult[Any] | None:
         """Do what the answer asks for; a result where it says that the goal is reached."""
         try:
             end = finish_of(answer, self.job.finish)
@@ -258,7 +258,7 @@ class Loop:
             "cost_usd": self.spent.cost / 1e9,
         }
 
-    def _stopped(self, reached: Reached) -> LLMResult:
+    def _stopped(self, reached: Reached) -> LLMResult[Any]:
         self.run.log.warning("limit-reached", extra={"reason": reached.reason, "agent": self.job.name})
         done = [turn.line for turn in self.past.turns if turn.kind != "unusable"]
         said = f"Stopped before the goal was reached: {reached}."
@@ -266,7 +266,7 @@ class Loop:
             said += f" {len(done)} steps were made; the last: {done[-1]}"
         return self._result(said, None, reached.reason)
 
-    def _result(self, summary: str, output: Any, stopped: str = "Done") -> LLMResult:
+    def _result(self, summary: str, output: Any, stopped: str = "Done") -> LLMResult[Any]:
         return LLMResult(
             summary=summary,
             output=output,

@@ -6,13 +6,16 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypeVar
 
 from milepost.llm.answers import Answer
 
 __all__ = ["DONE", "Finish", "LLMResult", "Unusable", "finish_of"]
+
+T = TypeVar("T", default=None)
 
 DONE: Final = "done"
 """The name of the tool by which a model says that it is done; it is no step."""
@@ -21,7 +24,7 @@ _SAYS_DONE: Final = re.compile(r"^\W*DONE\b[\s*_:.-]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class LLMResult:
+class LLMResult(Generic[T]):
     """What came of an LLMAgent's work.
 
     `stopped` is why it ended: `Done`, or the limit that was reached (`StepCapReached`, `TokenLimitReached`,
@@ -30,7 +33,7 @@ class LLMResult:
     """
 
     summary: str
-    output: Any
+    output: T | None
     steps: int
     tokens: int
     cost_usd: float

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from pydantic import BaseModel
 
 from milepost import Run
-from milepost.llm import LLMAgent
+from milepost.llm import LLMAgent, LLMResult
 from tests.support.adding_tools import Adding
 from tests.support.scripted_models import Script, call, say
 from tests.support.sessions import RunInMemory
@@ -29,12 +29,10 @@ async def test_an_output_is_of_the_type_that_was_asked_for(run: RunInMemory, add
     script = Script([call("done", summary="Written.", output={"lines": LINES})])
     llm = LLMAgent(script.model(), tools=adding.tools, output=Invoice)
 
-    async def code(each: Run) -> Invoice:
-        result = await llm.run(each, "Write an invoice.")
-        assert isinstance(result.output, Invoice)
-        return result.output
+    result = await run.go_on(lambda each: llm.run(each, "Write an invoice."))
 
-    assert await run.go_on(code) == Invoice(lines=[Line(text="pens", price=Decimal("1.20"))])
+    assert_type(result.output, Invoice | None)
+    assert result.output == Invoice(lines=[Line(text="pens", price=Decimal("1.20"))])
     schema = script.tools[-1]["schema"]
     assert schema["properties"]["output"]["properties"]["lines"]["items"] == {"$ref": "#/$defs/Line"}
     assert set(schema["$defs"]) == {"Line"}
@@ -85,3 +83,14 @@ async def test_as_an_agent_its_goal_is_the_runs_and_its_result_is_storable(
         "stopped": "Done",
     }
     assert 'Goal:\nWrite an invoice.\n\nContext:\n{"customer": "Ann"}' in script.prompt()
+
+
+async def test_a_result_can_be_what_a_step_or_an_agent_returns(run: RunInMemory) -> None:
+    made = LLMResult(
+        summary="Written.", output=Invoice(lines=[]), steps=1, tokens=2, cost_usd=0.5, stopped="Done"
+    )
+
+    async def write() -> LLMResult[Invoice]:
+        return made
+
+    assert await run.go_on(lambda each: each.step("write", write)) == made
