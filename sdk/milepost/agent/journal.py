@@ -129,6 +129,8 @@ class Journal:
         self._noted: list[Event] = []
         self._planned = self.state.totals.steps_total
         self._tasks: Mapping[str, tuple[str, ...]] = {}
+        self._plans = 0
+        self._plans_recorded = 0
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
         self._stillness = Stillness(rules.linger, self._wait)
         self.waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -152,6 +154,7 @@ class Journal:
     async def begin(self) -> None:
         """Make ready for the first line of the agent's code, once nothing can change how the run goes on."""
         self._ahead = Ahead(self.state)
+        self._plans_recorded = self.state.plans
         for step in sorted(self.state.facts, key=lambda step: self.state.facts[step].seq):
             self._facts.setdefault(step.rpartition("/")[2].partition("#")[0], []).append(step)
         seq = self.state.memory_at_restart
@@ -206,10 +209,12 @@ class Journal:
 
     def plan_tasks(self, tasks: Mapping[str, tuple[str, ...]], *, replanned: bool) -> None:
         """Record with the next commit which tasks there are, unless an earlier process has."""
-        # While recorded steps are ahead the plan is the one that was recorded with them.
-        if (replanned or tasks != self._tasks) and not self._ahead.in_branch(""):
-            self._noted.append(Planned(tasks=tasks, replanned=replanned))
+        if not tasks or (tasks == self._tasks and not replanned):
+            return
         self._tasks = tasks
+        self._plans += 1
+        if self._plans > self._plans_recorded:
+            self._noted.append(Planned(tasks=tasks, replanned=replanned))
 
     def note(self, reason: str, message: str) -> None:
         """Record with the next commit something that people should know, and log it."""

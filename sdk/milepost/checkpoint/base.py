@@ -50,6 +50,7 @@ _LATER: Final[Mapping[str, TypeAdapter[Any]]] = {
         ("generations", dict[str, int]),
         ("withdrawn", dict[str, int]),
         ("executions", int),
+        ("plans", int),
         ("revalidate", int),
         ("environment", dict[str, str]),
         ("memory", int),

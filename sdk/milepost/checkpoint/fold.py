@@ -199,12 +199,12 @@ class State:
     steps of the executions before a restart, of which there were `executions`. `generations` counts how often
     what a step did was declared to stand no more; `withdrawn` says in which record a step was withdrawn the
     last time. `revalidate` is the record since which recorded results are to be checked again, in branches
-    but those in `revalidated`. `environment` is what resumes are compared with, `proved_ends` are the
-    attempts of which nothing is at work any more. `memory` is the record that has the agent's memory,
-    `memory_at_restart` the one that had it when the execution began anew. `closed_groups` are the phases that
-    are over, `degraded` names what was missing for those that had less. `adopted` are the facts that are
-    steps of this execution again, `began_with` is the agent's version that began it, `code` is the digest of
-    the code that works on it, `codes` are those that have.
+    but those in `revalidated`. `plans` counts the graphs of tasks that were recorded. `environment` is what
+    resumes are compared with, `proved_ends` are the attempts of which nothing is at work any more. `memory`
+    is the record that has the agent's memory, `memory_at_restart` the one that had it when the execution
+    began anew. `closed_groups` are the phases that are over, `degraded` names what was missing for those that
+    had less. `adopted` are the facts that are steps of this execution again, `began_with` is the agent's
+    version that began it, `code` is the digest of the code that works on it, `codes` are those that have.
     """
 
     seq: int = 0
@@ -225,6 +225,7 @@ class State:
     generations: dict[str, int] = field(default_factory=dict)
     withdrawn: dict[str, int] = field(default_factory=dict)
     executions: int = 0
+    plans: int = 0
     revalidate: int = 0
     revalidated: set[str] = field(default_factory=set)
     environment: dict[str, str] | None = None
@@ -328,7 +329,9 @@ class State:
                 self.outcome = event
             case Degraded(group=group, missing=missing):
                 self.degraded[group] = list(missing)
-            case Planned() | Repaired() | GateOpened() | Waiting() | Noted():
+            case Planned(tasks=tasks):
+                self.plans += bool(tasks)
+            case Repaired() | GateOpened() | Waiting() | Noted():
                 pass
 
     def _claim(self, event: Claimed) -> None:
@@ -371,6 +374,7 @@ class State:
             for step in self.completed:
                 self.generations[step] = self.generations.get(step, 0) + 1
             self.executions += 1
+            self.plans = 0
             self.facts |= self.completed
             self.memory_at_restart = self.memory
             self.began_with = event.environment.get("agent version", self.began_with)

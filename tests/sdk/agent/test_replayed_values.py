@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from milepost import Run, StepFailed
+from milepost import Retry, Run, StepFailed
+from milepost.checkpoint.records import Planned
 from tests.support.histories import NOON
 from tests.support.sessions import RunInMemory
 
@@ -142,3 +143,28 @@ async def test_what_a_resume_would_not_see_is_refused_inside_a_step(run: RunInMe
         return said
 
     assert await run.go_on(agent) == ["milepost.errors.Misuse"] * 2
+
+
+@pytest.mark.req("A3")
+async def test_a_change_of_plan_is_counted_once_however_often_the_code_runs(run: RunInMemory) -> None:
+    def agent(upto: int) -> Any:
+        async def code(run: Run) -> None:
+            run.tasks({"a": [], "b": ["a"]})
+            run.tasks({"a": [], "b": ["a"]})
+            await run.step("a", lambda: None)
+            run.tasks({"a": [], "c": ["a"]}, replanned=True)
+            if upto == 1:
+                await run.step("fails", int, "x", attempts=2, retry=Retry(wait=0))
+            raise Lost
+
+        return code
+
+    for upto in (0, 1, 1, 0):
+        with pytest.raises((Lost, StepFailed)):
+            await run.go_on(agent(upto))
+    planned = run.events(Planned)
+    assert [(dict(plan.tasks), plan.replanned) for plan in planned] == [
+        ({"a": (), "b": ("a",)}, False),
+        ({"a": (), "c": ("a",)}, True),
+    ]
+    assert run.state.totals.replans == 1
