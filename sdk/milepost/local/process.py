@@ -92,8 +92,8 @@ class Executor:
 
     def release(self, grace: float) -> Exited:
         """Ask it to stop, and return how it ended. After `grace` seconds and a margin it is killed."""
-        self._process.send_signal(signal.SIGTERM)
-        last = threading.Timer(grace + _MARGIN, self._process.kill)
+        self._signal(signal.SIGTERM)
+        last = threading.Timer(grace + _MARGIN, self._signal, (signal.SIGKILL,))
         last.daemon = True
         last.start()
         try:
@@ -107,11 +107,16 @@ class Executor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        self._signal(signal.SIGKILL)
         self._await_end()
         self._process.wait()
         os.close(self._lifeline)
         self._last_words.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Popen's own way looks first whether it has ended, and then its number is free before its group is.
+        if self._process.returncode is None:
+            os.kill(self._process.pid, number)
 
     def _await_end(self) -> None:
         """Wait until the process has ended, and end what is left of its group."""

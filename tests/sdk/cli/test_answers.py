@@ -234,6 +234,14 @@ def test_a_call_of_which_nobody_knew_is_decided_with_its_result(desk: Desk) -> N
     assert (outcome.phase, outcome.result) == (Phase.SUCCEEDED, "it arrived")
 
 
+def test_a_call_that_is_done_needs_its_result(desk: Desk) -> None:
+    bring(desk, "pay")
+
+    assert errors_of(command(desk, "decide", "pay", "done")) == (
+        'milepost: --result: is needed; asked for is JSON of this schema: {"type": "string"}\n'
+    )
+
+
 def test_a_way_out_that_a_halt_does_not_offer_is_refused_with_those_it_does(desk: Desk) -> None:
     bring(desk, "pay")
 

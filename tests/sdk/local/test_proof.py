@@ -133,13 +133,17 @@ def test_an_attempt_that_never_came_to_claim_the_run_does_not_hide_the_one_befor
     assert gone(tmp_path, attempt=2)
 
 
-def test_what_an_executor_started_ends_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["waited for", "asked to stop", "left"])
+def test_what_an_executor_started_ends_with_it(tmp_path: Path, how: str) -> None:
     script = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
     said: list[str] = []
     with Executor(dict(os.environ), tmp_path, said.append, (sys.executable, "-c", script)) as executor:
-        exited = executor.wait()
+        wait_until(lambda: said != [] and " Z " in Path(f"/proc/{executor.pid}/stat").read_text())
+        if how == "waited for":
+            executor.wait()
+        elif how == "asked to stop":
+            executor.release(1.0)
 
-    assert exited.code == 0
     wait_until(lambda: not Path(f"/proc/{said[0]}").exists())
 
 
