@@ -7,7 +7,9 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 from milepost import Misuse, Run, tool
+from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import StepCompleted
+from milepost.errors import RunHalted, RunRestarts
 from milepost.llm import LLMAgent, LLMResult, NoUsableAnswer
 from tests.support.adding_tools import AT_ONCE, Adding
 from tests.support.scripted_models import Script, call, calls, say
@@ -222,3 +224,27 @@ async def test_the_model_that_pydantic_ai_brings_for_tests_works_too(
     result = await run.go_on(lambda each: llm.run(each, GOAL))
 
     assert (result.summary, len(adding.received)) == ("added.", 1)
+
+
+@pytest.mark.req("G1", "D6")
+async def test_after_a_restart_with_context_the_model_is_told_what_was_completed(
+    run: RunInMemory, adding: Adding
+) -> None:
+    with pytest.raises(SystemExit):
+        await run.go_on(working(Script([ADD_1_THEN_2[0], SystemExit("gone")]), adding))
+    other = Script([call("add", number=1), call("add", number=2), say("DONE: 3.")])
+    llm = LLMAgent(other.model(), tools=adding.tools)
+
+    async def changed(each: Run) -> LLMResult:
+        return await llm.run(each, "Make the sum 3, please.")
+
+    with pytest.raises(RunHalted, match="step think has other inputs"):
+        await run.go_on(changed)
+    run.decide(AnswerType.RESTART_WITH_CONTEXT)
+    with pytest.raises(RunRestarts):
+        await run.go_on(changed)
+    result = await run.go_on(changed)
+
+    assert "have happened, and are not to be done again without need:\n- add: 1" in other.prompt(0)
+    assert [number for _, number in adding.received] == [1, 2]
+    assert (result.steps, result.summary) == (2, "3.")
