@@ -90,7 +90,7 @@ async def test_a_timeout_of_the_functions_own_is_not_taken_for_the_steps(run: Ru
 async def test_a_timeout_that_is_no_time_is_refused_at_the_call(run: RunInMemory, seconds: float) -> None:
     async def agent(run: Run) -> None:
         with pytest.raises(Misuse, match="cannot end within"):
-            run.step("it", lambda: None, timeout=seconds)
+            await run.step("it", lambda: None, timeout=seconds)
 
     await run.go_on(agent)
 
@@ -104,8 +104,12 @@ async def test_what_a_step_requires_is_looked_at_before_it_runs_and_not_on_a_res
         looked.append("looked")
         return there.pop(0)
 
+    def ran() -> str:
+        looked.append("ran")
+        return "done"
+
     async def agent(run: Run) -> str:
-        return await run.step("it", lambda: looked.append("ran") or "done", requires=ready, retry=QUICK)  # type: ignore[func-returns-value]  # to note the order
+        return await run.step("it", ran, requires=ready, retry=QUICK)
 
     assert await run.go_on(agent) == "done"
     assert await run.go_on(agent) == "done"

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, GateType
-from milepost.checkpoint.records import Claimed, Halted, Remembered, Resumed, StepCompleted, Withdrawn
+from milepost.checkpoint.records import Claimed, Halted, Remembered, Resumed, StepCompleted, Value, Withdrawn
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.values import read as read_value
 from tests.support.sessions import Ended, RunOnDisk
@@ -149,7 +149,7 @@ def test_another_environment_may_begin_anew_with_facts(run: RunOnDisk) -> None:
     assert read_value(run.store, run.keys, _result(run)) == ["a", "b", "fact a a", "fact b b", "c"]
 
 
-def _result(run: RunOnDisk):  # noqa: ANN202  (a recorded value)
+def _result(run: RunOnDisk) -> Value:
     outcome = run.state.outcome
     assert outcome is not None
     assert outcome.kind == "finished"

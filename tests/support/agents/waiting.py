@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from pydantic import BaseModel
-from stepping import begin, hold, note
+from stepping import begin, hold, note  # type: ignore[import-not-found]  # executors find it beside this one
 
 from milepost import Retry, Run, StepFailed, agent
 from milepost.errors import Denied, Expired
@@ -54,7 +54,7 @@ async def beside_a_step(run: Run, world: str) -> str:
     """A gate, while a step of another branch holds, and goes on after it."""
 
     async def working() -> str:
-        first = await run.step("hold", hold, world)
+        first: str = await run.step("hold", hold, world)
         await run.step("next", begin, world, 2, 0)
         return first
 
@@ -113,8 +113,8 @@ async def left_behind(run: Run, world: str) -> str:
 @agent(version="1")
 async def forgetting(run: Run, world: str) -> str:
     """Begin steps and forget to await them."""
-    run.step("forgotten", begin, world, 1, 0)
-    run.approval("this too", request=1)
+    run.step("forgotten", begin, world, 1, 0)  # type: ignore[unused-coroutine]  # that is the mistake
+    run.approval("this too", request=1)  # type: ignore[unused-coroutine]  # that is the mistake
     return "done"
 
 

@@ -1,0 +1,29 @@
+"""What all tests share: reports that can be sent from one process to another."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape what no other process can be sent: tests of text that is no Unicode log halves of characters."""
+    report = yield
+    report.sections = [(_sendable(name), _sendable(text)) for name, text in report.sections]
+    if (
+        report.longrepr is not None
+        and not isinstance(report.longrepr, tuple)
+        and not _is_sendable(report.longreprtext)
+    ):
+        report.longrepr = _sendable(report.longreprtext)
+    return report
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_sendable(text: str) -> bool:
+    return _sendable(text) == text
