@@ -15,6 +15,8 @@ from milepost.testing import Approve, Asked, Deny, crash_everywhere
 from tests.support.example_runs import EXAMPLES, Example
 from tests.support.sessions import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 NOTE = "A pod that is evicted is replaced, and its run goes on after the last recorded step."
 MAIL = {"to": "ann@example.com", "body": NOTE}
 INPUTS = {"question": "What happens at an eviction?", "asked_by": "ann@example.com"}
@@ -56,22 +58,17 @@ def test_a_mail_waits_for_a_person_and_the_model_is_not_asked_again(
 
 
 @pytest.mark.req("G1", "E6")
-@pytest.mark.parametrize(
-    ("agent", "inputs"),
-    [("loop", INPUTS), ("ready_made", INPUTS)],
-)
-def test_it_comes_to_the_same_wherever_it_is_killed(
-    monkeypatch: pytest.MonkeyPatch, agent: str, inputs: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("agent", ["loop", "ready_made"])
+def test_it_comes_to_the_same_wherever_it_is_killed(monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "04-llm-loop"))
 
     report = crash_everywhere(
         f"helpdesk_agent.{agent}:answer",
-        inputs,
+        INPUTS,
         goal="Answer the question from the notes, by mail.",
         answers={"send_mail": Approve()},
         effects=mails,
-        max_points=8,
+        max_points=5,
     )
 
     assert report.undisturbed.effects == [MAIL]
