@@ -176,3 +176,14 @@ def test_a_log_that_nobody_reads_any_more_does_not_end_the_run(run: RunOnDisk) -
 
     assert (ended.code, ended.said) == (0, {})
     assert len(ended.logged("termination-message-lost")) == 1
+
+
+@pytest.mark.req("I2", "I7")
+def test_a_call_that_takes_longer_than_all_deadlines_and_holds_the_loop_is_made_once(run: RunOnDisk) -> None:
+    """Nobody takes a slow call for a dead one: no heartbeat has to get through while it runs."""
+    run.begin("changing:blocking", world=str(run.world))
+    ended = run.go_on(
+        AGENT_WORLD=str(run.world), MILEPOST_STORE_DEADLINE_SECONDS="1", MILEPOST_GRACE_SECONDS="1"
+    )
+    assert (ended.code, run.lines("ran")) == (0, ["slow"])
+    assert [event.step.id for event in run.events(StepCompleted)] == ["slow"]

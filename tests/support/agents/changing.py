@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from milepost import Call, Fact, Run, Tool, agent, tool
@@ -74,3 +75,15 @@ async def remembering(run: Run, world: str) -> dict[str, str]:
     die_once(world, "b")
     await run.step("c", note, world, "c")
     return dict(run.memory)
+
+
+@agent(version="1")
+async def blocking(run: Run, world: str) -> str:
+    """A call that takes long and holds the event loop, so that nothing else in the process moves."""
+
+    async def slow() -> str:
+        note(world, "slow")
+        time.sleep(3)  # noqa: ASYNC251  (to hold the loop is the point)
+        return "done"
+
+    return await run.step("slow", slow)
