@@ -27,7 +27,7 @@ def modules() -> list[ModuleType]:
         for package in PACKAGES
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
-    return [milepost, milepost.errors, *map(import_module, names)]
+    return [milepost, milepost.errors, milepost.testing, *map(import_module, names)]
 
 
 def described(thing: Any) -> bool:

@@ -17,11 +17,11 @@ RESULT = {"delivery": "bolts", "posted": "posted ann: 7", "days": 30}
 
 
 def test_an_agent_that_asks_and_sleeps_is_crashed_everywhere_in_no_time() -> None:
-    report = crash_everywhere("kit_agents:asking", answers=ANSWERS, max_points=6)
+    report = crash_everywhere("kit_agents:asking", answers=ANSWERS, max_points=4)
 
     assert report.undisturbed.result == RESULT
     assert report.undisturbed.attempts == 4
-    assert {each.attempts for each in report.crashes} == {4, 5}
+    assert {each.attempts for each in report.crashes} == {5}
 
 
 def test_a_function_is_asked_with_what_people_are_shown() -> None:
@@ -44,7 +44,7 @@ def test_a_function_is_asked_with_what_people_are_shown() -> None:
     [(Deny("too dear"), "no: too dear"), (Expire(), "nobody cared until 20:00"), (None, "yes")],
 )
 def test_a_gate_may_be_denied_or_left_to_the_time(answer: Any, result: str) -> None:
-    report = crash_everywhere("kit_agents:denied", answers={"spend": answer}, max_points=4)
+    report = crash_everywhere("kit_agents:denied", answers={"spend": answer}, max_points=2)
 
     assert report.undisturbed.result == result
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_repeated_halts_where_nobody_knows_and_the_test_may_decid
     def look(question: Asked) -> Decide:
         return Decide("done" if (question.world / "sent").exists() else "not-done")
 
-    report = crash_everywhere("kit_agents:shouting", answers=look, max_points=6)
+    report = crash_everywhere("kit_agents:shouting", answers=look, max_points=5)
 
     assert report.undisturbed.effects == {"sent": "now\n"}
 
