@@ -204,7 +204,7 @@ class _Gate:
         answer = await self.journal.answer(gate)
         if answer is None:
             await self._open(gate, request)
-            await _freeze(self.journal)
+            await _freeze(self.journal, gate)
         if isinstance(answer, Corrupt):
             await self._leave_out(gate, "", Unfit(str(answer)))
             return None
@@ -277,15 +277,15 @@ class _Gate:
         )
 
 
-async def _freeze(journal: Journal) -> NoReturn:
+async def _freeze(journal: Journal, gate: str) -> NoReturn:
     lane = current_lane.get()
     if lane is None:
-        await journal.freeze(lambda: False)
+        await journal.freeze(gate, lambda: False)
     # What else the branch's code has begun by itself may go on.
     if asyncio.current_task() is lane.branch.main:
         lane.freeze()
     try:
-        await journal.freeze(lane.let_go)
+        await journal.freeze(gate, lane.let_go)
     finally:
         lane.thaw()
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -83,6 +83,7 @@ class Rules:
     `cost_nano_usd` is in billionths of a US dollar. `memory_every` is how many steps are recorded between two
     copies of the agent's memory. `same_code` says that the code is the one that wrote what is recorded.
     `linger` is for how many seconds nothing must be under way until the process ends for gates alone.
+    `environment` is that of this process, as its claim says it.
     """
 
     steps: int | None = None
@@ -90,13 +91,13 @@ class Rules:
     cost_nano_usd: int | None = None
     memory_every: int = 10
     same_code: bool = True
+    linger: float = LINGER_AT_GATE
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def limited(self) -> bool:
         """Whether there is any limit."""
         return not (self.steps is None and self.tokens is None and self.cost_nano_usd is None)
-
-    linger: float = LINGER_AT_GATE
 
 
 class Journal:
@@ -133,6 +134,7 @@ class Journal:
         self._plans_recorded = 0
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
         self._stillness = Stillness(rules.linger, self._wait)
+        self._waits_at: list[str] = []
         self.waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ahead = Ahead(State())
         self._together: set[str] = set()
@@ -250,6 +252,9 @@ class Journal:
     def reach(self, place: StepPlace) -> None:
         """Note that the code has come to a step."""
         self._ahead.reach(place.id)
+
+    def passed(self, place: StepPlace) -> None:
+        """Note that the code is given the result of a step."""
         if place.group:
             self._in_groups[place.group] += 1
 
@@ -280,7 +285,7 @@ class Journal:
         """Record that a step will not be executed."""
         self.begun(place.id)
         if place.id not in self.state.skipped:
-            await self.may_start()
+            await self.may_go_on()
             await self.commit(StepSkipped(step=place, reason=reason))
 
     def defer(self, group: str) -> None:
@@ -298,7 +303,7 @@ class Journal:
         if not whole:
             await self.settle()
         elif group not in self.state.closed_groups:
-            await self.may_start()
+            await self.may_go_on()
             await self.commit(GroupClosed(group=group, steps=self._in_groups[group]))
 
     async def remember(self) -> None:
@@ -396,7 +401,9 @@ class Journal:
     async def restart(self, gate: str) -> NoReturn:
         """Let the run begin anew, with what is recorded as given facts, as was decided at this gate."""
         self.stop()
-        await self._committer.commit(Resumed(strategy="RestartWithContext", gate=gate))
+        environment = self.rules.environment
+        resumed = Resumed(strategy="RestartWithContext", environment=environment, gate=gate)
+        await self._committer.commit(resumed)
         self._committer.lose(RunRestarts(self.run_id))
 
     async def decision(self, gate: str) -> Decided:
@@ -430,13 +437,18 @@ class Journal:
         """Count something as going on, so that the process does not end for gates alone."""
         return self._stillness.under_way()
 
-    async def freeze(self, let_go: Callable[[], bool]) -> NoReturn:
+    async def freeze(self, gate: str, let_go: Callable[[], bool]) -> NoReturn:
         """Wait at a gate that is on record: for ever, as far as this process goes.
 
         `let_go` is called once all else is still, too, and says whether something can begin by that.
         """
-        with self._stillness.frozen(let_go):
-            await self._leave()
+        self._waits_at.append(gate)
+        try:
+            with self._stillness.frozen(let_go):
+                await self._leave()
+        finally:
+            # The author's code waits for it no more.
+            self._waits_at.remove(gate)
 
     def _wait(self) -> None:
         self.stop()
@@ -445,7 +457,8 @@ class Journal:
 
     async def record_waiting(self) -> None:
         """Return once it is durable that the run waits, and everything before, its memory too."""
-        await self.commit(*([await self._remembered()] if self.memory.changed else []), Waiting())
+        remembered = [await self._remembered()] if self.memory.changed else []
+        await self.commit(*remembered, Waiting(gates=tuple(self._waits_at)))
 
     def facts_like(self, component: str) -> list[str]:
         """Return the facts whose place had this component, whatever its number, that no step has adopted."""

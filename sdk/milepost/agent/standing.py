@@ -16,7 +16,7 @@ from milepost.agent.journal import Journal
 from milepost.api.names import step_component
 from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType
-from milepost.checkpoint.records import Input, StepCompleted, StepPlace, Withdrawn
+from milepost.checkpoint.records import Input, StepCompleted, StepPlace, Usage, Withdrawn
 
 __all__ = ["adopt", "check_order", "standing"]
 
@@ -92,8 +92,9 @@ async def standing(
         return recorded
     if once:
         message = f"step {place.id} cannot be taken back, and {why}"
-        options = (AnswerType.ACCEPT,)
-        await journal.ask("NotValid", message, place=place.id, about={"why": why}, options=options)
+        # Not the check's own words: an error's may be others each time.
+        about: codec.JSON = {"step": place.id, "result": recorded.result_digest}
+        await journal.ask("NotValid", message, place=place.id, about=about, options=(AnswerType.ACCEPT,))
         return recorded
     branch.stale_before = await _withdraw(journal, place.id, why, anew=True)
     return None
@@ -113,7 +114,7 @@ async def _fault(
 
 async def _withdraw(journal: Journal, step: str, reason: str, *, anew: bool) -> int:
     """Return the record by which the step was withdrawn."""
-    await journal.may_start()
+    await journal.may_go_on()
     await journal.commit(Withdrawn(step=step, reason=reason, anew=anew))
     return journal.state.withdrawn[step]
 
@@ -173,7 +174,8 @@ async def adopt(journal: Journal, place: StepPlace, inputs: tuple[Input, ...]) -
             continue
         if not journal.take_fact(fact):
             continue
-        adopted = recorded.model_copy(update={"step": place, "adopted": fact})
+        # What it used up is counted with the step that was executed.
+        adopted = recorded.model_copy(update={"step": place, "adopted": fact, "usage": Usage()})
         await journal.may_start()
         await journal.commit(adopted)
         return adopted

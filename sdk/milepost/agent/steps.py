@@ -140,7 +140,7 @@ class Step:
         state = self.journal.state
         recorded = await self._standing() if self.place.id in state.completed else None
         if recorded is not None:
-            self.branch.consumed(recorded.ended_at)
+            self._passed(recorded)
             return await self._read(recorded)
         failed = state.failed.get(self.place.id, [])
         if failed and failed[-1].final:
@@ -149,7 +149,7 @@ class Step:
         await check_order(self.journal, self.branch, self.place, None)
         adopted = await adopt(self.journal, self.place, inputs) if state.facts else None
         if adopted is not None:
-            self.branch.consumed(adopted.ended_at)
+            self._passed(adopted)
             return await self._read(adopted)
         if self.tool is not None and self.tool.requires_approval:
             await gates.approve_call(self.journal, self.branch, self.place, self.fn, self.arguments)
@@ -168,6 +168,10 @@ class Step:
             valid=self.options.valid,
             once=self.tool is not None and self.tool.effect == "irreversible",
         )
+
+    def _passed(self, recorded: StepCompleted) -> None:
+        self.branch.consumed(recorded.ended_at)
+        self.journal.passed(self.place)
 
     async def _read(self, recorded: StepCompleted) -> Any:
         path = f"result of step {self.place.id}"
@@ -272,7 +276,7 @@ class Step:
             usage=attempt.usage,
         )
         await self.journal.commit(*attempt.events, completed, deferrable=True)
-        self.branch.consumed(completed.ended_at)
+        self._passed(completed)
         return copy
 
     async def _in_time(self, attempt: Attempt) -> Any:
@@ -364,7 +368,7 @@ class Step:
             started_at=now,
             ended_at=now,
         )
-        await self.journal.may_start()
+        await self.journal.may_go_on()
         with self.journal.in_flight():
             await self.journal.commit(failure)
         raise _step_failed(failure)

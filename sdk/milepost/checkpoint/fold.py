@@ -126,7 +126,8 @@ def gates_after(gates: Mapping[str, GateAt], event: Event, seq: int) -> Mapping[
     """Return the gates that are open after an event of record `seq`.
 
     A gate closes one that is open at the same place, when it is opened and when it is passed: the code asks
-    something else there now.
+    something else there now. A run that waits has only those open at which it does: an answer at another one
+    would let it go on again and again, and come no further.
     """
     match event:
         case GateOpened(gate=gate) | Halted(gate=Gate() as gate):
@@ -137,6 +138,8 @@ def gates_after(gates: Mapping[str, GateAt], event: Event, seq: int) -> Mapping[
         case Claimed(writer=writer) if gates and writer != OPERATOR:
             # Whether what it halted for still holds is for the new writer to find out.
             return {name: each for name, each in gates.items() if each.type != GateType.HALT}
+        case Waiting(gates=waited_at) if waited_at:
+            return {name: each for name, each in gates.items() if name in waited_at}
         case Resumed(strategy="RestartWithContext") | Finished():
             return {}
         case _:
@@ -205,6 +208,7 @@ class State:
     began anew. `closed_groups` are the phases that are over, `degraded` names what was missing for those that
     had less. `adopted` are the facts that are steps of this execution again, `began_with` is the agent's
     version that began it, `code` is the digest of the code that works on it, `codes` are those that have.
+    `found` is the phase in which the newest executor found the run.
     """
 
     seq: int = 0
@@ -240,6 +244,8 @@ class State:
     degraded: dict[str, list[str]] = field(default_factory=dict)
     steps_by_result: dict[str, str] = field(default_factory=dict)
     outcome: Finished | Halted | None = None
+    # No base needs it: the claim of whoever asks comes after all of them.
+    found: Phase = field(default=Phase.PENDING, compare=False)
 
     def apply(self, record: Record, line_digest: str, key: str) -> None:
         """Fold in the next record, read from the object `key`.
@@ -258,6 +264,8 @@ class State:
                 raise Corrupt(key, f"record {record.seq} follows the end of the run")
             if isinstance(event, Started) is not (self.started is None):
                 raise Corrupt(key, f"record {record.seq}: `started` is missing, or is not the first event")
+            if isinstance(event, Claimed) and event.writer != OPERATOR:
+                self.found = self.phase
             self.totals, self.phase = advance(self.totals, self.phase, event)
             self._note(event, record.seq, key)
         self.seq, self.epoch, self.digest = record.seq, record.epoch, line_digest

@@ -108,9 +108,13 @@ class GateOpened(Data):
 
 
 class Waiting(Data):
-    """Nothing of the run is under way any more but what waits at gates, so its process ends."""
+    """Nothing of the run is under way any more but what waits at gates, so its process ends.
+
+    `gates` are the ids of those. Others that are open are closed by it: the code waits there no more.
+    """
 
     kind: Literal["waiting"] = "waiting"
+    gates: tuple[str, ...] = ()
 
 
 class Decided(Data):

@@ -6,13 +6,13 @@ Whatever is decided here is a record before the agent's code runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 from milepost.agent.agents import Agent
 from milepost.agent.journal import Journal
-from milepost.api.resource import OnEnvironmentChange, ResumeSpec, Strategy
+from milepost.api.resource import OnEnvironmentChange, Phase, ResumeSpec, Strategy
 from milepost.checkpoint import codec
+from milepost.checkpoint.fold import State
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Resumed
 from milepost.executor.environment import Difference, Policy, breaches, differences, told
@@ -25,12 +25,9 @@ _PLACE: Final = "!environment"
 _log: Final = logging.getLogger("milepost.resume")
 
 
-async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy, today: Mapping[str, str]) -> None:
-    """Return once the agent's code may run; where it may not the run halts, and this does not return.
-
-    `today` is the environment of this process, as its claim says it.
-    """
-    state = journal.state
+async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy) -> None:
+    """Return once the agent's code may run; where it may not the run halts, and this does not return."""
+    state, today = journal.state, journal.rules.environment
     before = state.environment or {}
     if broken := breaches(policy, agent.tools, before):
         await journal.halt("PolicyChanged", "; ".join(broken))
@@ -42,14 +39,24 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy, today
             _log.warning("environment-changed", extra={"what": str(each)})
     assert state.started is not None, "record 1 is `started`"
     spec = ResumeSpec.model_validate(state.started.configuration.get("resume", {}))
-    if matter:
-        strategy, gate = await _decided(journal, spec, matter)
+    strategy, gate = await _decided(journal, spec, matter) if matter else (_at_a_resume(state, spec), "")
+    restarts = strategy is Strategy.RESTART_WITH_CONTEXT
+    if restarts and not journal.may_restart:
+        _log.warning("restart-put-off", extra={"why": "whether a call had its effect is not known yet"})
+    elif matter or restarts:
         await journal.commit(Resumed(strategy=strategy.value, environment=today, gate=gate))
-    elif state.completed and spec.strategy is not Strategy.EXACT:
-        if spec.strategy is Strategy.RESTART_WITH_CONTEXT and not journal.may_restart:
-            _log.warning("restart-put-off", extra={"why": "whether a call had its effect is not known yet"})
-            return
-        await journal.commit(Resumed(strategy=spec.strategy.value))
+    elif strategy is not Strategy.EXACT:
+        await journal.commit(Resumed(strategy=strategy.value))
+
+
+def _at_a_resume(state: State, spec: ResumeSpec) -> Strategy:
+    """Return how the manifest wants the run to go on, in the environment that it had."""
+    if not state.completed:
+        return Strategy.EXACT
+    # Begun anew it would come to another gate than the one that has its answer, and never past any.
+    if spec.strategy is Strategy.RESTART_WITH_CONTEXT and state.found in (Phase.WAITING, Phase.HALTED):
+        return Strategy.EXACT
+    return spec.strategy
 
 
 async def _decided(journal: Journal, spec: ResumeSpec, matter: list[Difference]) -> tuple[Strategy, str]:

@@ -269,6 +269,7 @@ class Session:
     async def _run_agent(self, agent: Agent[..., Any], committer: Committer) -> Ending:
         taken = committer.head
         limits = self.settings.limits
+        claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)
         journal = Journal(
             self.store,
             committer,
@@ -282,11 +283,11 @@ class Session:
                 memory_every=agent.memory_every,
                 same_code=_same_code(committer.state, agent),
                 linger=self.settings.linger,
+                environment=environment_of(claimed),
             ),
             pause=self.pause,
         )
-        claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)
-        await resume(journal, agent, self.settings.policy, environment_of(claimed))
+        await resume(journal, agent, self.settings.policy)
         await journal.begin()
         if self._stop.asked.done():
             return RELEASED

@@ -1004,3 +1004,23 @@ async def test_a_process_that_dies_at_any_write_around_a_gate_loses_no_decision_
     assert died == 1
     assert len(run.events(Decided)) == 3
     assert len(run.events(GateOpened)) == 3
+
+
+@pytest.mark.req("F1")
+async def test_a_gate_that_the_code_waits_for_no_more_is_closed_when_the_run_waits_again(
+    run: RunInMemory,
+) -> None:
+    """An answer at it, a time that has come for instance, would let the run go on and come no further."""
+
+    async def code(run: Run) -> str:
+        asking = asyncio.ensure_future(run.approval("publish", request="?"))
+        sleeping = asyncio.ensure_future(run.sleep(3600))
+        await asyncio.wait([asking, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        sleeping.cancel()
+        return (await run.approval("pay", request=(await asking).by)).by
+
+    assert [gate.name for gate in await waits(run, code)] == ["publish", "sleep"]
+    answer(run, gate=gate_of(run, "publish").id)
+    assert [gate.name for gate in await waits(run, code)] == ["pay"]
+    answer(run)
+    assert await ends(run, code) == "ann"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from milepost import Misuse, Run, StepFailed, TooFewInputs
@@ -119,3 +121,34 @@ async def test_a_run_that_has_used_up_its_steps_halts_before_the_next(run: RunIn
     run.rules = Rules(steps=4)
     await run.go_on(agent)
     assert list(run.state.completed) == ["a", "b", "c"]
+
+
+@pytest.mark.req("G5")
+async def test_a_run_that_has_used_up_its_steps_may_end_with_what_is_no_step(run: RunInMemory) -> None:
+    async def agent(run: Run) -> str:
+        async with run.phase("collect"):
+            await run.step("a", lambda: None)
+        await run.skip("b", "not needed")
+        return "done"
+
+    run.rules = Rules(steps=1)
+    assert await run.go_on(agent) == "done"
+
+
+async def test_a_phase_says_how_many_of_its_steps_were_completed(run: RunInMemory) -> None:
+    def agent(*, end: bool) -> Callable[[Run], Awaitable[None]]:
+        async def code(run: Run) -> None:
+            async with run.phase("collect"):
+                await run.step("a", lambda: None)
+                with pytest.raises(StepFailed):
+                    await run.step("b", int, "x", attempts=1)
+                if end:
+                    raise Lost
+                await run.step("c", lambda: None)
+
+        return code
+
+    with pytest.raises(Lost):
+        await run.go_on(agent(end=True))
+    await run.go_on(agent(end=False))
+    assert [event.steps for event in run.events(GroupClosed)] == [2]

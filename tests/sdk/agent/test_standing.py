@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from milepost import Run, StepFailed, tool
+from milepost import Run, StepFailed, record_usage, tool
 from milepost.agent.journal import Rules
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, Decided
@@ -34,7 +34,7 @@ def steps(*names: str, then: str = "") -> Code:
         for name in names:
             if name == then:
                 raise Lost
-            done.append(await run.step(name, lambda name=name: name))
+            done.append(await run.step(name, str, name))
         return done
 
     return agent
@@ -421,6 +421,39 @@ async def test_a_fact_is_adopted_once(run: RunInMemory) -> None:
 
     assert await restart(run, twice) == ["a 1", "a 2"]
     assert await run.go_on(twice) == ["a 1", "a 2"]
+
+
+@pytest.mark.req("A7")
+async def test_what_an_adopted_step_has_used_up_counts_once(run: RunInMemory) -> None:
+    async def think() -> str:
+        record_usage(input_tokens=10, cost_usd=1)
+        return "so"
+
+    async def agent(run: Run) -> str:
+        return await run.step("think", think)
+
+    await run.go_on(agent)
+    assert await restart(run, agent) == "so"
+    assert (run.state.totals.tokens, run.state.totals.cost_nano_usd) == (10, 10**9)
+
+
+async def test_what_was_accepted_as_not_valid_stands_in_whatever_words_the_check_fails(
+    run: RunInMemory,
+) -> None:
+    asked = []
+
+    async def still(_: str) -> bool:
+        asked.append(1)
+        raise OSError(f"no answer at try {len(asked)}")
+
+    async def agent(run: Run) -> str:
+        return await run.step("launch", launch, "rocket", valid=still)
+
+    await run.go_on(agent)
+    with pytest.raises(RunHalted, match="step launch cannot be taken back"):
+        await revalidate(run, agent)
+    run.decide(AnswerType.ACCEPT)
+    assert await revalidate(run, agent) == "rocket"
 
 
 async def test_a_decision_to_begin_anew_ends_the_process_and_the_next_one_does(run: RunInMemory) -> None:

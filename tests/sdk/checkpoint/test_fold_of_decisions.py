@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milepost.api.resource import Phase
 from milepost.checkpoint.base import make_base, parse_base
 from milepost.checkpoint.fold import Place, State
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
@@ -76,7 +77,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(lambda name: Degraded(group=name, missing=("x",), have=1, need=2), NAMES),
     st.builds(lambda name: GroupClosed(group=name, steps=1), NAMES),
     st.builds(lambda name: StepSkipped(step=a_place(name), reason="no"), NAMES),
-    st.just(Waiting()),
+    st.builds(lambda names: Waiting(gates=tuple(f"Approval-{name}-1" for name in names)), st.sets(NAMES)),
 )
 
 
@@ -117,6 +118,22 @@ def test_head_base_and_state_say_the_same(events: list[Event]) -> None:
     assert parse_head(head.body(), KEYS) == head
     named, body = make_base(state, KEYS, "n")
     assert parse_base(body, named, KEYS) == state
+
+
+def test_a_run_that_waits_has_only_those_gates_open_at_which_it_does() -> None:
+    first, second = a_gate("pay"), a_gate("publish")
+    opened = [GateOpened(gate=first), GateOpened(gate=second)]
+
+    head, _ = folded(*opened, Waiting(gates=(second.id,)))
+    assert [gate.id for gate in head.gates] == [second.id]
+
+    head, _ = folded(*opened, Waiting())
+    assert [gate.id for gate in head.gates] == [first.id, second.id]
+
+
+def test_the_newest_executor_knows_in_which_phase_it_found_the_run() -> None:
+    _, state = folded(a_claim(1), Waiting(), a_claim(1, writer=OPERATOR), a_claim(2))
+    assert (state.found, state.phase) == (Phase.WAITING, Phase.RUNNING)
 
 
 def test_a_gate_is_open_until_it_is_decided_or_another_opens_at_its_place() -> None:

@@ -12,7 +12,10 @@ from milepost.checkpoint.gates import AnswerType, GateType
 from milepost.checkpoint.records import Claimed, Halted, Remembered, Resumed, StepCompleted, Value, Withdrawn
 from milepost.checkpoint.sending import Patience
 from milepost.checkpoint.values import read as read_value
+from tests.support.at_gates import answer
 from tests.support.sessions import Ended, RunOnDisk
+
+ANEW = "RestartWithContext"
 
 
 def begun(run: RunOnDisk, agent: str = "three", **spec: object) -> RunOnDisk:
@@ -163,6 +166,30 @@ def test_a_manifest_can_ask_for_checks_at_every_resume(run: RunOnDisk) -> None:
     (run.world / "no-a").touch()
     assert go_on(run).code == 0
     assert run.lines("ran") == ["a", "b", "a", "b", "c"]
+
+
+@pytest.mark.req("D6", "F1")
+def test_a_run_that_always_begins_anew_goes_on_past_the_gate_that_it_came_to(run: RunOnDisk) -> None:
+    run.begin("changing:asking", spec={"resume": {"strategy": "RestartWithContext"}}, world=str(run.world))
+    quick = {"MILEPOST_LINGER_SECONDS": "0.1"}
+    assert go_on(run, **quick).said["reason"] == "Waiting"
+    answer(run)
+    assert go_on(run, **quick).said["reason"] == "Completed"
+    assert (run.lines("ran"), run.events(Resumed)) == (["a", "b for ann"], [])
+
+
+@pytest.mark.req("D6", "E3")
+@pytest.mark.parametrize(
+    ("resume", "change"), [({"strategy": ANEW}, {}), ({"onEnvironmentChange": ANEW}, {"AGENT_VERSION": "2"})]
+)
+def test_no_run_begins_anew_while_nobody_knows_whether_a_call_had_its_effect(
+    run: RunOnDisk, resume: dict[str, str], change: dict[str, str]
+) -> None:
+    begun(run, "launching", resume=resume)
+    for _ in range(2):
+        ended = go_on(run, **change)
+        assert (ended.code, ended.said["reason"]) == (83, "OutcomeUnknown")
+    assert run.events(Resumed) == []
 
 
 @pytest.mark.req("D8")

@@ -67,6 +67,28 @@ async def phases(run: Run, world: str) -> str:
     return await run.step("after", note, world, "after")
 
 
+@tool(effect="irreversible")
+async def launch(world: str) -> str:
+    """Die in the call."""
+    die_once(world, "launch")
+    return note(world, "launched")
+
+
+@agent(version=VERSION, tools=[launch])
+async def launching(run: Run, world: str) -> str:
+    """A step, and one of which nobody knows whether it has had its effect."""
+    await run.step("a", note, world, "a")
+    return await run.step("launch", launch, world)
+
+
+@agent(version="1")
+async def asking(run: Run, world: str) -> str:
+    """A step, an approval, and a step."""
+    await run.step("a", note, world, "a")
+    decision = await run.approval("go on", request="?")
+    return await run.step("b", note, world, f"b for {decision.by}")
+
+
 @agent(version="1", memory_every=1)
 async def remembering(run: Run, world: str) -> dict[str, str]:
     """Remember after each step; die once."""
