@@ -166,7 +166,7 @@ def _events_of_version_3(place: records.StepPlace, one: records.Input) -> list[r
         records.GroupClosed(group="collect", steps=3),
         records.Degraded(group="index", missing=("c",), have=2, need=3),
         gates.GateOpened(gate=gate),
-        gates.Waiting(),
+        gates.Waiting(gates=("g" * 20,)),
         gates.Decided(
             gate="g" * 20,
             place="1:b/@publish",
