@@ -18,7 +18,9 @@ def test_a_model_that_asks_people_comes_to_the_same_wherever_it_is_killed(
     def answer(asked: Asked) -> Approve | Deny:
         return Approve() if asked.request["arguments"] == {"number": 2} else Deny("3 is too much")
 
-    report = crash_everywhere("llm_agent:asking", goal="Send 2 and 3.", answers=answer, max_points=6)
+    report = crash_everywhere(
+        "llm_agent:asking", goal="Send 2 and 3.", answers=answer, max_points=6, timeout=150
+    )
 
     ran = report.undisturbed
     assert ran.result["summary"] == "the user refused: 3 is too much"
