@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.api.summary import GateSummary, HeadSummary, Outcome
+from milepost.checkpoint import codec
 from milepost.checkpoint.archive import Archive, parsed
 from milepost.checkpoint.base import Base, base_key, parse_base
 from milepost.checkpoint.fold import State
@@ -189,4 +190,4 @@ def _outcome(head: Head, uri: str) -> Outcome | None:
         return Outcome(head.reason, head.message)
     if result.blob:
         return Outcome(head.reason, head.message, result_ref=f"{uri}/{head.keys.blob(result.blob)}")
-    return Outcome(head.reason, head.message, result=result.inline)
+    return Outcome(head.reason, head.message, result=codec.plain(result.inline))

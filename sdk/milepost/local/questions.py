@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from milepost.checkpoint import inbox, values
+from milepost.checkpoint import codec, inbox, values
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.gates import AnswerType, Gate, GateAt, GateOpened
 from milepost.checkpoint.head import Head
@@ -40,7 +40,7 @@ ANSWERED: Final = {
 
 @dataclass(frozen=True)
 class Question:
-    """An open gate. `label` names it among the run's open gates; `request` is encoded, as it is recorded.
+    """An open gate. `label` names it among the run's open gates; `request` is what is asked, for people.
 
     `answer` is what lies in the inbox already; the run's next executor takes it from there.
     """
@@ -88,9 +88,9 @@ def label_of(name: str, key: str | None) -> str:
 
 def _question(store: Store, head: Head, archive: Archive, at: GateAt, label: str) -> Question:
     gate = _gate(head, archive, at)
-    request = (
-        values.read(store, head.keys, gate.request, of=f"request of gate {label}") if gate.request else None
-    )
+    request = None
+    if gate.request is not None:
+        request = codec.plain(values.read(store, head.keys, gate.request, of=f"request of gate {label}"))
     return Question(gate, label, request, inbox.read(store, head.keys, gate.id))
 
 

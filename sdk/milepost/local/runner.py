@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import Phase
 from milepost.api.summary import NameRecord
-from milepost.checkpoint import values
+from milepost.checkpoint import codec, values
 from milepost.checkpoint.fold import Totals
 from milepost.checkpoint.gates import GateType
 from milepost.checkpoint.opening import open_store
@@ -282,12 +282,12 @@ class _Run:
         return _standing(head, reason, message, result=self._result(head), ways=self._ways(head))
 
     def _result(self, head: HeadSeen) -> Any:
-        """Return the encoded result, from the head or, where it is large, from its blob."""
+        """Return the result for people, from the head or, where it is large, from its blob."""
         said = head.summary.outcome
         if said is None or not said.result_ref:
             return said.result if said else None
         digest = said.result_ref.rpartition("/")[2]
-        return values.read(self.store, self._keys(head), Value(blob=digest))
+        return codec.plain(values.read(self.store, self._keys(head), Value(blob=digest)))
 
     def _left_behind(self, head: HeadSeen) -> PreviousEnd | None:
         """Return the end of an attempt of an earlier call, which nobody waited for."""

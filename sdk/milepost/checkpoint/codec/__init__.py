@@ -16,11 +16,12 @@ places is not (two equal lists come back); NaN comes back as NaN, without its pa
 
 `wire` is the text and its bounds, `leaves` the tags of types without parts, `hints` what a declared type
 says, `objects` what an instance holds, `encoder` and `decoder` the two walks, `compare` the proof,
-`functions` the declared types of a function.
+`functions` the declared types of a function, `plain` the form for people.
 """
 
 from milepost.checkpoint.codec.compare import first_difference
 from milepost.checkpoint.codec.functions import declared_by_name, declared_parameters, declared_result
+from milepost.checkpoint.codec.plain import plain
 from milepost.checkpoint.codec.roundtrip import decode, encode, store, undeclared
 from milepost.checkpoint.codec.wire import (
     JSON,
@@ -48,6 +49,7 @@ __all__ = [
     "encode",
     "first_difference",
     "loads",
+    "plain",
     "store",
     "undeclared",
 ]
