@@ -29,6 +29,14 @@ class Ahead:
             self._left.update(_branches_of(step))
             if after is not None:
                 self._next[step.rpartition("/")[0], after] = step
+        self._open: set[str] = set()
+        at_gates = (gate.place for gate in state.gates.values())
+        for place in (*state.failed, *state.calls, *state.intents, *at_gates):
+            self._open.update((place, *_branches_of(place)))
+
+    def has(self, path: str) -> bool:
+        """Tell whether the log has anything of a step or gate that is to come, or of a branch."""
+        return path in self._waiting or path in self._left or path in self._open
 
     def in_branch(self, path: str) -> bool:
         """Tell whether recorded steps of this branch, or of those forked from it, are still to come."""

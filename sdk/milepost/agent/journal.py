@@ -245,6 +245,17 @@ class Journal:
         self._made.clear()
         return list(left)
 
+    def begun_before(self, made: Sequence[Coroutine[Any, Any, Any]], branches: Sequence[str]) -> list[bool]:
+        """Tell of each coroutine, and the branch it is for, whether the log had something of it already.
+
+        It may be a step of the branch around, which `run.step` gave the author's code.
+        """
+        places = {id(each): place for place, each in self._made.items()}
+        return [
+            self._ahead.has(branch) or (id(each) in places and self._ahead.has(places[id(each)]))
+            for each, branch in zip(made, branches, strict=True)
+        ]
+
     def replaying(self, branch: str) -> bool:
         """Tell whether recorded steps of a branch are still ahead of its code."""
         return self._ahead.in_branch(branch)

@@ -3,6 +3,9 @@
 Each coroutine runs in a branch of its own, so that its steps are numbered apart from the others'. One that
 waits at a gate gives its slot back, so that others begin; and so does one of which all that is left are
 branches of its own that wait.
+
+The surprising thing: after a failure those are still begun of which the log has something. A recorded failure
+comes at once, and they were under way when it came the first time.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextvars
 import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from milepost.agent.branch import Branch, current_branch
@@ -110,18 +114,25 @@ async def side_by_side(
     swallow: bool,
     sequence: bool,
     begin: Callable[[], None],
+    begun_before: Callable[[], list[bool]],
 ) -> Any:
     """Run a coroutine in each of the places, at most `limit` at once; `begin` is called first.
 
+    `begun_before` tells of each whether an earlier process has begun it, and is called once one has failed.
     Returns the results by key, or, as a `sequence`, in order. With `swallow` a StepFailed is a result, too.
     """
     begin()
-    results = await _all_of(coroutines, places, limit, swallow=swallow)
+    results = await _all_of(coroutines, places, limit, cache(begun_before), swallow=swallow)
     return results if sequence else dict(zip(keys, results, strict=True))
 
 
 async def _all_of(
-    coroutines: list[Coroutine[Any, Any, Any]], places: list[Branch], limit: int, *, swallow: bool
+    coroutines: list[Coroutine[Any, Any, Any]],
+    places: list[Branch],
+    limit: int,
+    begun_before: Callable[[], list[bool]],
+    *,
+    swallow: bool,
 ) -> list[Any]:
     crowd = _Crowd(limit, len(places))
     failed: dict[int, BaseException] = {}
@@ -130,7 +141,7 @@ async def _all_of(
         lane = Lane(crowd, places[index])
         try:
             await lane.enter()
-            if failed and not swallow:
+            if failed and not swallow and not begun_before()[index]:
                 return None
             return await _in_branch(coroutines[index], lane)
         except (Exception, asyncio.CancelledError) as error:

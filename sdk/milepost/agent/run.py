@@ -218,6 +218,7 @@ class Run:
             swallow=return_exceptions,
             sequence=not isinstance(branches, Mapping),
             begin=partial(self._journal.begun, place),
+            begun_before=partial(self._journal.begun_before, coroutines, [each.path for each in places]),
         )
         return self._journal.awaited(place, running)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from milepost import Retry, Run, StepFailed
-from milepost.checkpoint.records import Planned
+from milepost.checkpoint.records import Planned, StepCompleted
 from tests.support.histories import NOON
 from tests.support.sessions import RunInMemory
 
@@ -168,3 +170,47 @@ async def test_a_change_of_plan_is_counted_once_however_often_the_code_runs(run:
         ({"a": (), "c": ("a",)}, True),
     ]
     assert run.state.totals.replans == 1
+
+
+@pytest.mark.req("D4")
+@pytest.mark.parametrize("branches_are", ["code", "steps"])
+async def test_a_resume_begins_all_branches_that_were_begun_before_one_of_them_failed(
+    run: RunInMemory, branches_are: str
+) -> None:
+    """A failure that is recorded comes at once, and the branches that ended before it have their records."""
+    others_ended = asyncio.Event()
+
+    async def work(number: int) -> int:
+        if number == 0:
+            await others_ended.wait()
+            raise OSError("no")
+        if number == 3:
+            others_ended.set()
+            await asyncio.sleep(0.02)
+        return number
+
+    def agent(*, end: bool) -> Callable[[Run], Awaitable[Any]]:
+        async def code(run: Run) -> tuple[list[int], datetime, bool]:
+            begun = []
+
+            async def branch(number: int) -> int:
+                begun.append(number)
+                return await run.step("work", work, number, attempts=1)
+
+            def step(number: int) -> Coroutine[Any, Any, int]:
+                return run.step("work", work, number, key=number, attempts=1)
+
+            make = branch if branches_are == "code" else step
+            with pytest.raises(StepFailed):
+                await run.parallel([make(number) for number in range(6)], limit=2)
+            if end:
+                raise Lost
+            return begun, run.now(), run.replaying
+
+        return code
+
+    with pytest.raises(Lost):
+        await run.go_on(agent(end=True))
+    begun, now, replaying = await run.go_on(agent(end=False))
+    assert (begun, replaying) == (list(range(4)) if branches_are == "code" else [], False)
+    assert now == max(datetime.fromisoformat(event.ended_at) for event in run.events(StepCompleted))
