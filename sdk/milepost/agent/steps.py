@@ -130,6 +130,7 @@ class Step:
     fn: Callable[..., Any]
     arguments: tuple[Any, ...]
     options: Options
+    _tries_before: int = field(default=0, init=False)
 
     async def result(self) -> Any:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
@@ -143,7 +144,7 @@ class Step:
             self._passed(recorded)
             return await self._read(recorded)
         failed = state.failed.get(self.place.id, [])
-        if failed and failed[-1].final:
+        if state.failed_at.get(self.place.id, -1) >= self.branch.stale_before:
             return await self._fail_again(failed[-1])
         inputs = self._inputs()
         await check_order(self.journal, self.branch, self.place, None)
@@ -192,6 +193,8 @@ class Step:
 
     async def _run(self, inputs: tuple[Input, ...], failed: list[StepFailure]) -> Any:
         attempt = (failed[-1].attempt if failed else 0) + self.journal.state.totals.lost_tries + 1
+        # What had failed for good is tried anew where a step before it was withdrawn, and so counted anew.
+        self._tries_before = max((each.attempt for each in failed if each.final), default=0)
         # Whether a call has happened that a lost process was about to make is found out in any case.
         if attempt > self._limit() and not self.journal.state.intents.get(self.place.id):
             await self._give_up(attempt - 1, inputs, failed[-1].error if failed else None)
@@ -210,7 +213,7 @@ class Step:
 
     def _limit(self) -> int:
         given = (self.options.attempts, self.options.retry.attempts, self.journal.step_attempts)
-        return next(limit for limit in given if limit is not None)
+        return self._tries_before + next(limit for limit in given if limit is not None)
 
     @cached_property
     def tool(self) -> Tool[..., Any] | None:

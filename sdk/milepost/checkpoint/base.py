@@ -45,6 +45,7 @@ _LATER: Final[Mapping[str, TypeAdapter[Any]]] = {
     name: TypeAdapter(kind, config=ConfigDict(strict=True))
     for name, kind in (
         ("once", dict[str, int]),
+        ("failed_at", dict[str, int]),
         ("skipped", dict[str, str]),
         ("decisions", dict[str, int]),
         ("generations", dict[str, int]),

@@ -195,7 +195,8 @@ class State:
     """What the records say, up to `seq`. `digest` is that of the last record's line.
 
     Of completed steps only the places are kept: their results stay in the records, so that a state does not
-    grow with what a run has carried forward. Failures, calls and intents are those of steps still open;
+    grow with what a run has carried forward. Failures, calls and intents are those of steps still open, and
+    `failed_at` are the records of failures that were final;
     `once` are the irreversible calls, by their key, which stand whatever becomes of their step.
 
     `gates` are open, by id; `decisions` are the records of those that were passed. `facts` are the completed
@@ -219,6 +220,7 @@ class State:
     started: Started | None = None
     completed: dict[str, Place] = field(default_factory=dict)
     failed: dict[str, list[StepFailure]] = field(default_factory=dict)
+    failed_at: dict[str, int] = field(default_factory=dict)
     calls: dict[str, dict[int, ToolCalled]] = field(default_factory=dict)
     intents: dict[str, dict[int, Intended]] = field(default_factory=dict)
     once: dict[str, int] = field(default_factory=dict)
@@ -280,6 +282,7 @@ class State:
         self.completed[step] = place
         self.steps_by_result.setdefault(place.result_digest, step)
         self.failed.pop(step, None)
+        self.failed_at.pop(step, None)
         self.calls.pop(step, None)
         self.intents.pop(step, None)
 
@@ -317,7 +320,9 @@ class State:
             case ToolCalled(effect="irreversible", error=None):
                 self.once[event.key] = seq
                 self.leave_open(event)
-            case StepFailure() | ToolCalled() | Intended():
+            case StepFailure():
+                self._fail(event, seq)
+            case ToolCalled() | Intended():
                 self.leave_open(event)
             case StepSkipped(step=step, reason=reason):
                 self.skipped[step.id] = reason
@@ -342,6 +347,11 @@ class State:
             case Repaired() | GateOpened() | Waiting() | Noted():
                 pass
 
+    def _fail(self, event: StepFailure, seq: int) -> None:
+        self.leave_open(event)
+        if event.final:
+            self.failed_at[event.step.id] = seq
+
     def _claim(self, event: Claimed) -> None:
         if event.previous_end is not None and event.previous_end.proved:
             self.proved_ends.add(event.previous_end.attempt)
@@ -362,8 +372,6 @@ class State:
         if place is None:
             raise Corrupt(key, f"step {event.step} is withdrawn and was not recorded as completed")
         self.withdrawn[event.step] = seq
-        # What failed since may have failed for what is withdrawn now, and is tried anew.
-        self.failed = {step: tries for step, tries in self.failed.items() if not tries[-1].final}
         digest = place.result_digest
         if self.steps_by_result[digest] == event.step:
             del self.steps_by_result[digest]
@@ -386,7 +394,7 @@ class State:
             self.facts |= self.completed
             self.memory_at_restart = self.memory
             self.began_with = event.environment.get("agent version", self.began_with)
-            for of_execution in (self.completed, self.failed, self.skipped, self.decisions):
+            for of_execution in (self.completed, self.failed, self.failed_at, self.skipped, self.decisions):
                 of_execution.clear()
             self.steps_by_result.clear()
             self.withdrawn.clear()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from milepost import Run, StepFailed, record_usage, tool
+from milepost import Retry, Run, StepFailed, record_usage, tool
 from milepost.agent.journal import Rules
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, Decided
@@ -356,6 +356,63 @@ async def test_what_failed_for_good_before_a_withdrawal_is_tried_again(run: RunI
     await lost(run, agent(end=True))
     world.good["a"], fail[0] = False, False
     assert await revalidate(run, agent(end=False)) == "used"
+
+
+@pytest.mark.req("D5")
+async def test_what_failed_for_good_before_what_was_withdrawn_stays_failed(run: RunInMemory) -> None:
+    """The code has gone on from that failure, so that each process has to come to it."""
+    world = World()
+    fail = [True]
+
+    def use() -> str:
+        if fail[0]:
+            raise OSError("no")
+        return "used"
+
+    def agent(*, end: bool) -> Code:
+        async def code(run: Run) -> list[str]:
+            try:
+                used = await run.step("use", use, attempts=1)
+            except StepFailed:
+                used = await run.step("instead", world.make, "instead")
+            made = await run.step("make", world.make, "a", valid=world.still)
+            if end:
+                raise Lost
+            return [used, made]
+
+        return code
+
+    await lost(run, agent(end=True))
+    world.good["a"], fail[0] = False, False
+    with pytest.raises(Lost):
+        await revalidate(run, agent(end=True))
+    assert await run.go_on(agent(end=False)) == ["instead 1", "a 2"]
+
+
+async def test_what_is_tried_again_after_a_withdrawal_has_all_of_its_attempts(run: RunInMemory) -> None:
+    world = World()
+    tried: list[int] = []
+
+    def use() -> None:
+        tried.append(len(tried))
+        raise OSError("no")
+
+    def agent(*, end: bool) -> Code:
+        async def code(run: Run) -> None:
+            await run.step("make", world.make, "a", valid=world.still)
+            with pytest.raises(StepFailed):
+                await run.step("use", use, retry=Retry(attempts=2, wait=0.001))
+            if end:
+                raise Lost
+
+        return code
+
+    await lost(run, agent(end=True))
+    world.good["a"] = False
+    await revalidate(run, agent(end=False))
+    assert tried == [0, 1, 2, 3]
+    await run.go_on(agent(end=False))
+    assert tried == [0, 1, 2, 3]
 
 
 async def restart(run: RunInMemory, agent: Code) -> Any:
