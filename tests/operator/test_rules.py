@@ -481,6 +481,32 @@ def test_a_halted_run_goes_on_with_another_image() -> None:
     assert [action.attempt for action in decided.actions if isinstance(action, CreatePod)] == [2]
 
 
+@pytest.mark.parametrize(
+    ("limits", "goes_on"),
+    [
+        ({"steps": 5}, False),
+        ({"steps": 6}, True),
+        ({}, True),
+        ({"steps": 6, "tokens": 100}, False),
+        ({"tokens": 101, "costUSD": 0.5}, False),
+        ({"tokens": 101, "costUSD": 0.51}, True),
+    ],
+)
+def test_a_run_that_halted_at_a_limit_goes_on_once_there_is_room(
+    limits: dict[str, float], *, goes_on: bool
+) -> None:
+    head = a_head(
+        Phase.HALTED,
+        outcome=Outcome("LimitReached", "spec.limits.steps is 5 and 5 are used"),
+        steps=5,
+        tokens=100,
+        cost_nano_usd=500_000_000,
+    )
+    decided = plan(an_observation(a_run(a_spec(limits=limits)), an_ended_pod(code=83), head=head))
+
+    assert [isinstance(action, CreatePod) for action in decided.actions] == [True] * goes_on
+
+
 def test_a_halted_run_goes_on_with_another_version() -> None:
     head = a_head(Phase.HALTED, outcome=Outcome("VersionMismatch", "the image says 2"))
     decided = plan(an_observation(a_run(a_spec(version="2")), an_ended_pod(code=83), head=head))

@@ -12,6 +12,7 @@ from milepost.api.resource import (
     AgentSpec,
     CheckpointStatus,
     Condition,
+    LimitsSpec,
     Phase,
     PodSpec,
     RetrySpec,
@@ -67,6 +68,7 @@ def a_spec(
     executor_failures: int = 3,
     out_of_memory: int = 3,
     pod: PodSpec | None = None,
+    limits: dict[str, float] | None = None,
 ) -> RunSpec:
     return RunSpec(
         agent=AgentSpec(image=image, entrypoint="documents.agent:index", version=version),
@@ -75,6 +77,7 @@ def a_spec(
         cancel=cancel,
         retry=RetrySpec(executor_failures=executor_failures, out_of_memory=out_of_memory),
         pod=pod or PodSpec(),
+        limits=LimitsSpec.model_validate(limits or {}),
     )
 
 

@@ -121,7 +121,7 @@ def halted(seen: Observation) -> Plan | None:
     """Wait for a person where the run has halted; another image or version lets it go on."""
     if seen.head is None or seen.head.phase is not Phase.HALTED:
         return _halted_unrecorded(seen)
-    if seen.answered or _changed_since_halt(seen):
+    if seen.answered or _changed_since_halt(seen) or _has_room_again(seen):
         return None
     outcome = seen.head.outcome
     reason = outcome.reason if outcome and outcome.reason else "Halted"
@@ -156,6 +156,19 @@ def _changed_since_halt(seen: Observation) -> bool:
     # The head does not keep the version that was asked for; the halted attempt's own pod does.
     pod = next((pod for pod in seen.pods if pod.attempt == attempt), None)
     return pod is not None and pod.agent_version != agent.version
+
+
+def _has_room_again(seen: Observation) -> bool:
+    """Tell whether the run halted at a limit that the spec has raised, or taken out, since."""
+    head, limits = seen.head, seen.run.spec.limits
+    if head is None or head.outcome is None or head.outcome.reason != "LimitReached":
+        return False
+    used = (
+        (head.steps_done, limits.steps),
+        (head.tokens, limits.tokens),
+        (head.cost_nano_usd / 1e9, limits.cost_usd),
+    )
+    return all(limit is None or amount < limit for amount, limit in used)
 
 
 def waiting(seen: Observation) -> Plan | None:

@@ -94,3 +94,9 @@ async def test_a_result_can_be_what_a_step_or_an_agent_returns(run: RunInMemory)
         return made
 
     assert await run.go_on(lambda each: each.step("write", write)) == made
+
+
+def test_an_agent_counts_as_the_code_of_whoever_makes_it() -> None:
+    agent = LLMAgent(Script([]).model("m-1")).as_agent(name="writer", version="1")
+
+    assert agent.fn.__module__ == __name__
