@@ -21,10 +21,8 @@ class Ahead:
         self._waiting: set[str] = set()
         self._next: dict[tuple[str, str], str] = {}
         ended = [failures[-1].step for failures in state.failed.values() if failures[-1].final]
-        for step, after in (
-            *((step, place.after) for step, place in state.completed.items()),
-            *((place.id, place.after) for place in ended),
-        ):
+        afters = {step: place.after for step, place in state.completed.items()}
+        for step, after in (afters | {place.id: place.after for place in ended}).items():
             self._waiting.add(step)
             self._left.update(_branches_of(step))
             if after is not None:

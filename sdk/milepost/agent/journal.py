@@ -26,6 +26,7 @@ from milepost.agent.ahead import Ahead
 from milepost.agent.events import Events
 from milepost.agent.memory import Memory
 from milepost.agent.stillness import Stillness
+from milepost.agent.unbroken import unbroken
 from milepost.api.names import Entropy
 from milepost.checkpoint import codec, inbox, values
 from milepost.checkpoint.committer import Committer
@@ -281,7 +282,19 @@ class Journal:
         """
         completed = [event for event in events if isinstance(event, StepCompleted)]
         if completed and self._memory_is_due(len(completed)):
-            events = (*events, await self._remembered())
+            # The step is handed over whatever is cancelled while the memory is being copied.
+            await unbroken(self._commit_with_memory(events, completed, deferrable=deferrable))
+        else:
+            await self._commit(events, completed, deferrable=deferrable)
+
+    async def _commit_with_memory(
+        self, events: Sequence[Event], completed: Sequence[StepCompleted], *, deferrable: bool
+    ) -> None:
+        await self._commit((*events, await self._remembered()), completed, deferrable=deferrable)
+
+    async def _commit(
+        self, events: Sequence[Event], completed: Sequence[StepCompleted], *, deferrable: bool
+    ) -> None:
         noted, self._noted = self._noted, []
         self._committing += 1
         linger = LINGER if self._in_flight > self._committing else 0.0

@@ -27,7 +27,7 @@ from milepost.agent.standing import adopt, check_order, standing
 from milepost.agent.tools import Bound, Tool, bound_tool
 from milepost.agent.unbroken import unbroken
 from milepost.checkpoint import codec
-from milepost.checkpoint.records import ErrorData, Input, StepCompleted, StepFailure, StepPlace
+from milepost.checkpoint.records import ErrorData, Input, StepCompleted, StepFailure, StepPlace, Usage
 from milepost.errors import KeyNeeded, Misuse, NotStorable, Permanent, RequirementNotMet, StepFailed
 
 __all__ = ["UNSET", "Options", "Retry", "Seconds", "Step", "StepGranularity"]
@@ -139,13 +139,14 @@ class Step:
         withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
         self.branch.stale_before = max(self.branch.stale_before, withdrawn)
         state = self.journal.state
+        failed = state.failed.get(self.place.id, [])
+        # Before all else: a step that was stopped while it was being recorded is completed, too.
+        if state.failed_at.get(self.place.id, -1) >= self.branch.stale_before:
+            return await self._fail_again(failed[-1])
         recorded = await self._standing() if self.place.id in state.completed else None
         if recorded is not None:
             self._passed(recorded)
             return await self._read(recorded)
-        failed = state.failed.get(self.place.id, [])
-        if state.failed_at.get(self.place.id, -1) >= self.branch.stale_before:
-            return await self._fail_again(failed[-1])
         inputs = self._inputs()
         await check_order(self.journal, self.branch, self.place, None)
         adopted = await adopt(self.journal, self.place, inputs) if state.facts else None
@@ -249,6 +250,7 @@ class Step:
             data, copy = codec.store(value, declared, path="result")
             said = self.options.summary
             summary = said if isinstance(said, str) else said(copy)
+            result = await self.journal.keep(data)
         except _LEAVES_AT_ONCE:
             raise
         except BaseException as error:
@@ -272,13 +274,19 @@ class Step:
             attempt=number,
             inputs=inputs,
             declared=_name_of(declared),
-            result=await self.journal.keep(data),
+            result=result,
             result_digest=codec.digest(data),
             started_at=began,
             ended_at=self.journal.clock().isoformat(),
             usage=attempt.usage,
         )
-        await self.journal.commit(*attempt.events, completed, deferrable=True)
+        try:
+            await self.journal.commit(*attempt.events, completed, deferrable=True)
+        except asyncio.CancelledError as error:
+            # It is over, and the agent's code has stopped it all the same: so it does on a resume.
+            failure = self._failure(error, number, inputs, began, attempt, stopped=True)
+            await unbroken(self.journal.commit(failure.model_copy(update={"usage": Usage()})))
+            raise
         self._passed(completed)
         return copy
 

@@ -234,7 +234,8 @@ class StepCompleted(Data):
 class StepFailure(Data):
     """One try of a step failed. `final`: no further try will be made.
 
-    `cancelled`: the agent's own code stopped it, and will do so again.
+    `cancelled`: the agent's own code stopped it, and will do so again. It is completed all the same where it
+    was stopped while that was being recorded.
     """
 
     kind: Literal["step_failed"] = "step_failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from typing_extensions import override
 
 from milepost import Misuse, NotStorable, Permanent, Retry, Run, StepFailed
+from milepost.agent.journal import Rules
 from milepost.checkpoint.records import StepCompleted, StepFailure
 from tests.support.histories import an_end
 from tests.support.sessions import RunInMemory, wait_until
+from tests.support.store_doubles import Fault
 
 AT_ONCE = Retry(wait=0)
 
@@ -302,3 +305,44 @@ async def test_a_step_that_the_agent_stopped_is_on_record_and_stopped_again_on_a
     (stopped,) = run.events(StepFailure)
     assert (stopped.step.id, stopped.cancelled, stopped.final) == ("slow", True, True)
     assert list(run.state.completed) == ["instead"]
+
+
+@pytest.mark.parametrize(
+    ("written", "result", "completed"),
+    [("/head", "small", ["work"]), ("/blobs/", "large" * 20_000, []), ("/blobs/", "small", ["work"])],
+    ids=["its record", "its result", "the agent's memory"],
+)
+async def test_a_step_that_is_stopped_while_it_is_being_recorded_is_stopped_on_a_resume_too(
+    run: RunInMemory, written: str, result: str, completed: list[str]
+) -> None:
+    ran = []
+    stop, stopped, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+    def hold() -> None:
+        loop.call_soon_threadsafe(stop.set)
+        assert stopped.wait(10)
+
+    async def work() -> str:
+        ran.append(1)
+        if len(ran) == 1:
+            run.store.next_puts(Fault(before=hold), only=written)
+        return result
+
+    async def agent(inner: Run) -> str:
+        inner.memory["at"] = "work"
+        going = asyncio.ensure_future(inner.step("work", work))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await stop.wait()
+        going.cancel()
+        stopped.set()
+        try:
+            return await going
+        except asyncio.CancelledError:
+            return "stopped"
+
+    run.rules = Rules(memory_every=1)
+    assert [await run.go_on(agent), await run.go_on(agent)] == ["stopped", "stopped"]
+    assert ran == [1]
+    assert [failure.cancelled for failure in run.events(StepFailure)] == [True]
+    assert list(run.state.completed) == completed
