@@ -591,7 +591,8 @@ class Journal:
         raise AssertionError("nobody says that it is over")
 
     async def _check_limits(self) -> None:
-        totals, rules = self.state.totals, self.rules
+        # What is not durable yet counts, too: nothing would hold back a phase that is recorded as a whole.
+        totals, rules = self._committer.totals, self.rules
         for name, used, limit in (
             ("steps", totals.steps_done, rules.steps),
             ("tokens", totals.tokens, rules.tokens),

@@ -25,7 +25,7 @@ from milepost.api.names import Entropy
 from milepost.checkpoint.answers import Done, Purpose, Write
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.base import Base, base_due, make_base
-from milepost.checkpoint.fold import State
+from milepost.checkpoint.fold import State, Totals, advance
 from milepost.checkpoint.head import Commit, Draft, Head, draft
 from milepost.checkpoint.history import HeadAt, read_base
 from milepost.checkpoint.records import Event, Finished, Halted, Record
@@ -81,6 +81,7 @@ class Committer:
         self._every_steps = every_steps
         self.explain = explain
         self._state = state
+        self._totals = state.totals
         self._clock = clock
         self._entropy = entropy
         self._patience = patience
@@ -112,6 +113,11 @@ class Committer:
         """The state folded up to the newest acknowledged record."""
         return self._state
 
+    @property
+    def totals(self) -> Totals:
+        """The counts with all that was handed over, durable or not."""
+        return self._totals
+
     async def commit(
         self, *events: Event, deferrable: bool = False, held: bool = False, linger: float = 0.0
     ) -> None:
@@ -132,6 +138,8 @@ class Committer:
         if self._ended:
             raise Misuse("nothing can be recorded after the end of the run")
         self._ended = any(isinstance(event, Finished) for event in events)
+        for event in events:
+            self._totals, _ = advance(self._totals, self._state.phase, event)
         waiting = _Waiting(events, asyncio.get_running_loop().create_future(), deferrable, held)
         self._waiting.append(waiting)
         if held or (deferrable and self._deferred() < self._every_steps):

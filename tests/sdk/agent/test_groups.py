@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from milepost import Misuse, Run, StepFailed, TooFewInputs
+from milepost import Misuse, Run, StepFailed, TooFewInputs, record_usage
 from milepost.agent.journal import Rules
 from milepost.checkpoint.records import Degraded, GroupClosed, StepCompleted
 from milepost.errors import RunHalted
@@ -152,3 +152,25 @@ async def test_a_phase_says_how_many_of_its_steps_were_completed(run: RunInMemor
         await run.go_on(agent(end=True))
     await run.go_on(agent(end=False))
     assert [event.steps for event in run.events(GroupClosed)] == [2]
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize(("every_steps", "granularity"), [(100, "step"), (1, "phase")])
+async def test_steps_that_are_not_durable_yet_are_used_up_all_the_same(
+    every_steps: int, granularity: str
+) -> None:
+    run = RunInMemory(every_steps=every_steps, granularity=granularity, rules=Rules(tokens=20))
+    begun = []
+
+    def think(number: int) -> None:
+        begun.append(number)
+        record_usage(input_tokens=10)
+
+    async def agent(run: Run) -> None:
+        async with run.phase("think"):
+            for number in range(5):
+                await run.step("think", think, number)
+
+    with pytest.raises(RunHalted, match=r"spec.limits.tokens is 20 and 20 are used"):
+        await run.go_on(agent)
+    assert (begun, run.state.totals.tokens) == ([0, 1], 20)
