@@ -269,7 +269,7 @@ class Session:
     async def _run_agent(self, agent: Agent[..., Any], committer: Committer) -> Ending:
         taken = committer.head
         limits = self.settings.limits
-        claimed = committer.archive.event(taken, taken.seq, Claimed, lambda _: True)
+        claimed, began = await self._unless_stopped(lambda: _claimed(taken, committer.archive))
         journal = Journal(
             self.store,
             committer,
@@ -291,7 +291,6 @@ class Session:
         await journal.begin()
         if self._stop.asked.done():
             return RELEASED
-        began = committer.archive.record(taken, 1).at
         current_branch.set(Branch(now=datetime.fromisoformat(began)))
         # Held on to beyond this call: a task that is collected is unwound.
         self._work = asyncio.create_task(self._finish(agent, journal), name="agent")
@@ -365,6 +364,11 @@ class Session:
             Finished(phase=phase, reason=ending.reason, message=ending.message, result=result)
         )
         return ending
+
+
+def _claimed(taken: Head, archive: Archive) -> tuple[Claimed, str]:
+    """Return the claim that was made with this head, and the time of the run's first record. Blocks."""
+    return archive.event(taken, taken.seq, Claimed, lambda _: True), archive.record(taken, 1).at
 
 
 async def _first_of(*things: asyncio.Future[Any], timeout: float | None = None) -> None:  # noqa: ASYNC109  (as in asyncio.wait)
