@@ -72,7 +72,8 @@ HALT_PATIENCE: Final = 30.0
 
 _BLOBS_AT_ONCE: Final = 4
 
-_counted: ContextVar[bool] = ContextVar("milepost_counted", default=False)
+# What stands for the running step in `_in_flight`: tasks that a step has made are parts of it.
+_in_flight: ContextVar[object] = ContextVar("milepost_in_flight", default=None)
 
 _log: Final = logging.getLogger("milepost.run")
 
@@ -119,8 +120,8 @@ class Journal:
         self._values = values.Values(store, committer.head.keys, patience)
         self._committer = committer
         self._patience = patience
-        self._in_flight = 0
-        self._halting = 0
+        self._in_flight: set[object] = set()
+        self._halting: set[object] = set()
         self._committing = 0
         self._stopping = False
         self._idle = asyncio.Event()
@@ -297,7 +298,7 @@ class Journal:
     ) -> None:
         noted, self._noted = self._noted, []
         self._committing += 1
-        linger = LINGER if self._in_flight > self._committing else 0.0
+        linger = LINGER if len(self._in_flight) > self._committing else 0.0
         held = deferrable and all(event.step.group in self._together for event in completed)
         try:
             with self.under_way():
@@ -609,17 +610,18 @@ class Journal:
     @contextmanager
     def in_flight(self) -> Iterator[None]:
         """Count a step as running, from its start until its record is durable."""
-        self._in_flight += 1
+        step = object()
+        self._in_flight.add(step)
         self._idle.clear()
-        counted = _counted.set(True)
+        mark = _in_flight.set(step)
         try:
             with self.under_way():
                 yield
         finally:
-            _counted.reset(counted)
-            self._in_flight -= 1
+            _in_flight.reset(mark)
+            self._in_flight.discard(step)
             self._landed.set()
-            if self._in_flight == 0:
+            if not self._in_flight:
                 self._idle.set()
 
     async def _from_store(self, call: Callable[[], T]) -> T:
@@ -643,10 +645,10 @@ class Journal:
 
     async def _halt(self, reason: str, message: str, gate: Gate | None) -> NoReturn:
         self.stop()
-        self._halting += _counted.get()
+        self._halting.add(_in_flight.get())
         with suppress(TimeoutError):
             async with asyncio.timeout(HALT_PATIENCE):
-                while self._in_flight > self._halting:
+                while self._in_flight - self._halting:
                     self._landed.clear()
                     await self._landed.wait()
         await self._committer.commit(Halted(reason=reason, message=message, gate=gate))

@@ -374,3 +374,28 @@ async def test_a_tool_that_needs_an_approval_is_refused_where_it_is_no_step(
 
 def test_what_a_tool_says_of_a_call_that_is_not_there_is_a_value() -> None:
     assert NotHappened() == NotHappened()
+
+
+@tool(effect="irreversible")
+async def launch(what: str) -> str:
+    raise OSError(f"{what} was lost from sight")
+
+
+@pytest.mark.req("B2")
+async def test_a_step_of_which_two_calls_halt_the_run_leaves_other_steps_their_time(run: RunInMemory) -> None:
+    async def both() -> None:
+        await asyncio.gather(launch("a"), launch("b"))
+
+    async def slow() -> str:
+        # Until both calls have looked twice for a person's word, and for longer than a write takes.
+        while sum("/inbox/" in key for key in run.store.gets) < 4:  # noqa: ASYNC110  (of another thread's)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3)
+        return "done"
+
+    async def agent(run: Run) -> None:
+        await run.parallel([run.step("slow", slow, key=1), run.step("both", both, key=2, attempts=1)])
+
+    with pytest.raises(RunHalted, match="may have happened or not"):
+        await run.go_on(agent)
+    assert list(run.state.completed) == ["slow=1"]
