@@ -9,6 +9,7 @@ from tools.mutants.gate_guards import GATE_GUARDS
 from tools.mutants.guard import Guard
 from tools.mutants.local_guards import LOCAL_GUARDS
 from tools.mutants.plan_guards import PLAN_GUARDS
+from tools.mutants.standing_guards import STANDING_GUARDS
 
 __all__ = ["GUARDS"]
 
@@ -383,12 +384,13 @@ GUARDS: Final = (
         "carried results are kept",
         "later steps have nothing to work on",
         "sdk/milepost/agent/steps.py",
-        "result=await self.journal.keep(data),",
-        "result=await self.journal.keep(None),",
+        "result = await self.journal.keep(data)",
+        "result = await self.journal.keep(None)",
         "tests/sdk/agent/test_steps.py",
     ),
     *EFFECT_GUARDS,
     *GATE_GUARDS,
     *LOCAL_GUARDS,
     *PLAN_GUARDS,
+    *STANDING_GUARDS,
 )
