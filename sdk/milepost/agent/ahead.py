@@ -1,6 +1,7 @@
 """What the log holds ahead of the agent's code, while the code runs once more up to where it had come.
 
-Made once, of the state that was loaded: what is recorded after that is never ahead.
+Made once, of the state that was loaded: what is recorded after that is never ahead. Code that is another one
+may never come to what is recorded. So nothing is ahead of a branch any more once a step of it has ended anew.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Ahead:
     def after(self, branch: str, step: str) -> str:
         """Return the step without a key that the code started after this one; empty where none is known."""
         return self._next.get((branch, step), "")
+
+    def pass_by(self, branch: str) -> None:
+        """Note that a step of the branch has ended that was not recorded."""
+        if branch in self._left:
+            self._left[branch] = 0
 
     def reach(self, step: str) -> None:
         """Note that the code has come to a step."""

@@ -44,6 +44,7 @@ from milepost.checkpoint.records import (
     Resumed,
     Started,
     StepCompleted,
+    StepFailure,
     StepPlace,
     StepSkipped,
     ToolCalled,
@@ -207,7 +208,8 @@ class Journal:
 
     def plan(self, total: int) -> None:
         """Record with the next commit, whatever that is, how many steps there will be; once if said twice."""
-        if total != self._planned:
+        # While recorded steps are ahead the code says once more what it has said before.
+        if total != self._planned and not self._ahead.in_branch(""):
             self._planned = total
             self._noted.append(Planned(total=total))
 
@@ -296,6 +298,9 @@ class Journal:
     async def _commit(
         self, events: Sequence[Event], completed: Sequence[StepCompleted], *, deferrable: bool
     ) -> None:
+        for event in events:
+            if isinstance(event, StepCompleted | StepFailure):
+                self._ahead.pass_by(event.step.branch)
         noted, self._noted = self._noted, []
         self._committing += 1
         linger = LINGER if len(self._in_flight) > self._committing else 0.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from milepost import Retry, Run, StepFailed
+from milepost.agent.journal import Rules
 from milepost.checkpoint.records import Planned, StepCompleted
 from tests.support.histories import NOON
 from tests.support.sessions import RunInMemory
@@ -214,3 +215,41 @@ async def test_a_resume_begins_all_branches_that_were_begun_before_one_of_them_f
     begun, now, replaying = await run.go_on(agent(end=False))
     assert (begun, replaying) == (list(range(4)) if branches_are == "code" else [], False)
     assert now == max(datetime.fromisoformat(event.ended_at) for event in run.events(StepCompleted))
+
+
+async def test_code_that_does_not_come_to_a_recorded_step_any_more_is_not_silent_for_ever(
+    run: RunInMemory,
+) -> None:
+    async def before(run: Run) -> None:
+        await run.step("a", lambda: None)
+        await run.step("b", lambda: None)
+        raise Lost
+
+    async def after(run: Run) -> list[bool]:
+        said = [run.replaying]
+        for name in ("a", "c"):
+            await run.step(name, lambda: None)
+            said.append(run.replaying)
+        return said
+
+    with pytest.raises(Lost):
+        await run.go_on(before)
+    run.rules = Rules(same_code=False)
+    assert await run.go_on(after) == [True, True, False]
+
+
+async def test_what_was_said_of_the_number_of_steps_is_not_recorded_again(run: RunInMemory) -> None:
+    def agent(*, end: bool) -> Callable[[Run], Awaitable[None]]:
+        async def code(run: Run) -> None:
+            for total, name in ((3, "a"), (5, "b"), (7, "c")):
+                run.progress(total=total)
+                if end and name == "c":
+                    raise Lost
+                await run.step(name, lambda: None)
+
+        return code
+
+    with pytest.raises(Lost):
+        await run.go_on(agent(end=True))
+    await run.go_on(agent(end=False))
+    assert [planned.total for planned in run.events(Planned)] == [3, 5, 7]
