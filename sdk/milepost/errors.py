@@ -332,7 +332,8 @@ class TooFewInputs(AgentError):
 
     def __init__(self, group: str, *, have: int, need: int, missing: Sequence[str]) -> None:
         shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")  # noqa: PLR2004  (enough to see)
-        super().__init__(f"phase {group} has {have} inputs and needs {need}; there is nothing of {shown}")
+        lacking = f"; there is nothing of {shown}" if missing else ""
+        super().__init__(f"phase {group} has {have} inputs and needs {need}{lacking}")
         self.group = group
         self.have = have
         self.need = need

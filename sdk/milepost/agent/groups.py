@@ -32,6 +32,12 @@ class Group(Generic[K, T]):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise Misuse(f"a phase needs a name, which is a string, not {name!r}")
+        if granularity not in (None, "step", "phase"):
+            raise Misuse(f"phase {name!r} cannot have granularity {granularity!r}: step, or phase")
+        if not isinstance(inputs, Mapping):
+            raise Misuse(f"the inputs of phase {name!r} are a mapping of them by their names, not {inputs!r}")
+        if at_least is not None and not isinstance(at_least, int):
+            raise Misuse(f"phase {name!r} needs at least so many inputs, a number, not {at_least!r}")
         if current_group.get():
             raise Misuse(f"phase {name!r} is begun inside phase {current_group.get()!r}; end that one first")
         self.name = name

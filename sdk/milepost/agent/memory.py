@@ -44,6 +44,8 @@ class Memory(MutableMapping[str, Any]):
 
     @override
     def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(name, str):
+            raise Misuse(f"memory is kept by names, which are strings, not {name!r}")
         _check_place(name)
         encoded = codec.encode(value, path=f"memory {name}")
         if name not in self._held or self._held[name] != encoded:

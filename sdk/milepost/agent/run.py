@@ -137,7 +137,7 @@ class Run:
             valid=valid,
             summary=summary,
             granularity=granularity,
-            meta={each: codec.encode(value, path=f"meta {each}") for each, value in (meta or {}).items()},
+            meta=_meta(name, meta),
         )
         options.check(name)
         self._check_place(f"step {name!r}")
@@ -150,6 +150,8 @@ class Run:
 
         Raises KeyNeeded and Misuse at the call.
         """
+        if not isinstance(reason, str):
+            raise Misuse(f"why step {name!r} is skipped is a text, not {reason!r}")
         self._check_place(f"step {name!r}")
         place = current_branch.get().place(name, key)
         return self._journal.awaited(place.id, self._journal.skip(place, reason))
@@ -194,14 +196,18 @@ class Run:
         stands in its branch's place instead, and all are run. The keys of a mapping name the branches, so
         they have to be the same on a resume. Raises Misuse at the call.
         """
+        if not isinstance(branches, Iterable):
+            if asyncio.iscoroutine(branches):
+                branches.close()
+            raise Misuse(f"parallel takes a list of coroutines, or a mapping, not {branches!r}")
         keyed = dict(branches) if isinstance(branches, Mapping) else dict(enumerate(branches))
         coroutines = list(keyed.values())
         try:
             self._check_place("parallel")
             if strangers := [each for each in coroutines if not asyncio.iscoroutine(each)]:
                 raise Misuse(f"parallel takes coroutines, such as run.step(...), not {strangers[0]!r}")
-            if limit < 1:
-                raise Misuse(f"parallel with limit={limit} would run nothing")
+            if not isinstance(limit, int) or limit < 1:
+                raise Misuse(f"parallel with limit={limit!r} would run nothing; it is a whole number")
             places = current_branch.get().fork(list(keyed))
         except AgentError:
             for each in coroutines:
@@ -301,6 +307,8 @@ class Run:
         self._check_place("sleep")
         if (delay is None) == (until is None):
             raise Misuse("sleep takes either a delay or until=, a time with its zone")
+        if until is not None and not isinstance(until, datetime):
+            raise Misuse(f"sleep cannot last until {until!r}; that is a datetime with its zone")
         branch = current_branch.get()
         place = branch.gate("sleep", key)
         return self._journal.awaited(
@@ -338,8 +346,9 @@ class Run:
         """What the agent would like to keep knowing: storable values by name.
 
         It begins empty, or as it was when the run was restarted with context; the agent's own code makes it
-        what it is, on a resume again. A copy of it is written to the store every few steps. Setting a value
-        raises NotStorable where it has no lossless form without a declared type.
+        what it is, on a resume again. A copy of it is written to the store every few steps. A value that is
+        read is a copy, too: to change it, set it anew. Setting a value raises NotStorable where it has no
+        lossless form without a declared type, and Misuse inside a step.
         """
         return self._journal.memory
 
@@ -396,6 +405,19 @@ class Run:
                 "resume; start it from the agent's own code"
             )
         try:
-            asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise Misuse(f"{what} is started in a thread; start it from the agent's own async code") from None
+            loop = None
+        if loop is not self._journal.waits.get_loop():
+            raise Misuse(f"{what} is started in a thread; start it from the agent's own async code")
+        if current_branch.get(None) is None:
+            raise Misuse(
+                f"{what} is started in a task that a thread has begun; start it from the agent's own"
+            )
+
+
+def _meta(step: str, meta: Mapping[str, Any] | None) -> dict[str, codec.JSON]:
+    given: object = {} if meta is None else meta
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise Misuse(f"what meta= of step {step!r} holds has names, which are strings, not {given!r}")
+    return {name: codec.encode(value, path=f"meta {name}") for name, value in given.items()}

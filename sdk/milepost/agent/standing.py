@@ -7,6 +7,7 @@ tool did stands for ever.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -107,7 +108,10 @@ async def _fault(
     result = await read()
     try:
         with journal.under_way():
-            return "" if await valid(result) else "its recorded result is not valid any more"
+            said: object = valid(result)
+            # A plain function says it at once. That it is not async would be a no, and undo what stands.
+            holds = await said if inspect.isawaitable(said) else said
+            return "" if holds else "its recorded result is not valid any more"
     except Exception as error:  # noqa: BLE001  (the author's check; that it cannot say yes is a no)
         return f"checking its recorded result raised {qualified(error)}: {message_of(error)}"
 

@@ -8,6 +8,7 @@ by the agent's own fault counts as one.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,10 @@ def _seconds(value: Seconds) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
+def _is_some_time(given: object) -> bool:
+    return isinstance(given, int | float | timedelta) and _seconds(given) > 0
+
+
 @dataclass(frozen=True)
 class Options:
     """What `run.step` takes beside the function and its arguments; see there."""
@@ -111,13 +116,25 @@ class Options:
 
     def check(self, step: str) -> None:
         """Raise Misuse where an option of this step makes no sense."""
+        if not isinstance(self.retry, Retry):
+            raise Misuse(f"step {step!r} cannot have retry={self.retry!r}; it is a Retry(...)")
         limit = self.attempts if self.attempts is not None else self.retry.attempts
-        if limit is not None and limit < 1:
-            raise Misuse(f"step {step!r} cannot have {limit} attempts; 1 means that it is tried once")
-        if self.timeout is not None and not _seconds(self.timeout) > 0:
-            raise Misuse(f"step {step!r} cannot end within {self.timeout}; a timeout is seconds, more than 0")
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise Misuse(f"step {step!r} cannot have {limit!r} attempts; 1 means that it is tried once")
+        if self.timeout is not None and not _is_some_time(self.timeout):
+            raise Misuse(
+                f"step {step!r} cannot end within {self.timeout!r}; a timeout is seconds, more than 0"
+            )
         if self.granularity not in (None, "tool-call", "step"):
             raise Misuse(f"step {step!r} cannot have granularity {self.granularity!r}: tool-call, or step")
+        for option, given in (("requires", self.requires), ("valid", self.valid)):
+            if given is not None and not callable(given):
+                raise Misuse(f"step {step!r} cannot have {option}={given!r}; it is an async function")
+        if not isinstance(self.summary, str) and not callable(self.summary):
+            raise Misuse(
+                f"step {step!r} cannot have summary={self.summary!r}; it is a text, or a function of the "
+                "result that returns one"
+            )
 
 
 @dataclass
@@ -248,8 +265,7 @@ class Step:
         try:
             value = await self._in_time(attempt)
             data, copy = codec.store(value, declared, path="result")
-            said = self.options.summary
-            summary = said if isinstance(said, str) else said(copy)
+            summary = self._summary(copy)
             result = await self.journal.keep(data)
         except _LEAVES_AT_ONCE:
             raise
@@ -290,6 +306,23 @@ class Step:
         self._passed(completed)
         return copy
 
+    def _summary(self, result: Any) -> str:
+        said = self.options.summary
+        text: object = said if isinstance(said, str) else said(result)
+        if not isinstance(text, str):
+            raise Misuse(f"the summary of step {self.place.id} is a text, not {text!r}")
+        return text
+
+    async def _required(self) -> None:
+        """Raise RequirementNotMet where what the step requires is not there."""
+        if self.options.requires is None:
+            return
+        asked: object = self.options.requires()
+        if not inspect.isawaitable(asked):
+            raise Misuse(f"requires= of step {self.place.id} has to be async; it returned {asked!r}")
+        if await asked is False:
+            raise RequirementNotMet("what the step requires is not there")
+
     async def _in_time(self, attempt: Attempt) -> Any:
         """Return what the function returns, within the step's timeout and once what it requires is there."""
         if self.options.timeout is None and self.options.requires is None:
@@ -298,8 +331,7 @@ class Step:
         timeout = asyncio.timeout(limit)
         try:
             async with timeout:
-                if self.options.requires is not None and await self.options.requires() is False:
-                    raise RequirementNotMet("what the step requires is not there")
+                await self._required()
                 attempt.timeout = timeout
                 return await attempt.run(self.fn, self.arguments)
         except TimeoutError as error:

@@ -41,8 +41,9 @@ class Wanted:
             self._adapter = TypeAdapter(declared)
             self.schema = self._adapter.json_schema()
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            why = str(error).partition("\n")[0]
             raise Misuse(
-                f"{what} cannot have an answer of type {declared!r}, for which JSON has no check: {error}"
+                f"{what} cannot have an answer of type {declared!r}, for which JSON has no check: {why}"
             ) from error
 
     def fit(self, data: codec.JSON) -> tuple[codec.JSON, Any]:

@@ -112,7 +112,7 @@ def run(
     if outcome.interrupted:
         steps = "1 step is" if outcome.steps == 1 else f"{outcome.steps} steps are"
         progress.say(
-            f"interrupted; {steps} recorded, and `{_again(file, store, namespace, name)}` goes on after them"
+            f"interrupted; {steps} recorded, and `{_again(file, store, namespace, name)}` goes on from there"
         )
     else:
         errors.print(show.end_of(outcome), soft_wrap=True)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from milepost.cli.show import used
+from milepost.cli.show import counted, used
 from milepost.cli.visible import visible
 from milepost.local.answering import Said
 from milepost.local.questions import Question
@@ -48,8 +48,8 @@ class Counts:
 
     def line(self, elapsed: float) -> str:
         """Return it in words, after so many seconds."""
-        steps = f"{self.done}/{self.total}" if self.total else str(self.done)
-        parts = [f"{steps} steps", *used(self.tokens, self.cost_usd), _span(elapsed)]
+        steps = f"{self.done}/{self.total} steps" if self.total else counted(self.done, "step")
+        parts = [steps, *used(self.tokens, self.cost_usd), _span(elapsed)]
         if self.attempt > 1:
             parts.append(f"attempt {self.attempt}")
         if self.waits_for:

@@ -151,7 +151,7 @@ def standing_of(head: Head) -> str:
     """Return how far a run is: its counts, those that are 0 left out, and what it waits for."""
     totals = head.totals
     told = [
-        f"{progress_of(head)} steps",
+        f"{progress_of(head)} steps" if totals.steps_total else counted(totals.steps_done, "step"),
         f"{totals.steps_failed} failed" if totals.steps_failed else "",
         f"{totals.steps_skipped} skipped" if totals.steps_skipped else "",
         f"phase {totals.group} ({counted(totals.group_done, 'step')})" if totals.group else "",

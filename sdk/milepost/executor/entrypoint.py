@@ -30,7 +30,7 @@ def find_agent(entrypoint: str, version: str) -> Agent[..., Any]:
             "EntrypointNotFound",
             f"spec.agent.entrypoint: importing {module_name} failed: "
             f"{type(error).__name__}: {message_of(error)}; "
-            f"looked in {', '.join(part for part in sys.path if part) or 'nothing'}",
+            f"looked in {', '.join(part for part in dict.fromkeys(sys.path) if part) or 'nothing'}",
         ) from error
     found = getattr(module, name, None)
     if found is None:

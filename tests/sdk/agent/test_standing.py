@@ -277,6 +277,20 @@ async def test_a_check_that_raises_says_no(run: RunInMemory) -> None:
     assert run.events(Withdrawn)[0].reason == "checking its recorded result raised builtins.KeyError: 'a'"
 
 
+@pytest.mark.parametrize(("holds", "withdrawn"), [(True, []), (False, ["make"])])
+async def test_a_check_that_is_a_plain_function_is_taken_at_its_word(
+    run: RunInMemory, *, holds: bool, withdrawn: list[str]
+) -> None:
+    plain: Any = lambda _: holds  # noqa: E731  (what an author writes who forgets that it is async)
+
+    async def agent(run: Run) -> None:
+        await run.step("make", str, valid=plain)
+
+    await run.go_on(agent)
+    await revalidate(run, agent)
+    assert [each.step for each in run.events(Withdrawn)] == withdrawn
+
+
 async def test_without_being_told_nothing_is_checked(run: RunInMemory) -> None:
     world = World()
     await lost(run, world.agent("a", "b"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -452,6 +453,24 @@ async def test_the_run_tells_its_names(run: RunInMemory) -> None:
         (lambda run: run.step("it", "print"), "needs a function"),
         (lambda run: run.step("it", print, key=object()), "the key of step 'it'"),
         (lambda run: run.step("it", print, attempts=0), "cannot have 0 attempts"),
+        (lambda run: run.step("it", print, attempts="3"), "cannot have '3' attempts"),
+        (lambda run: run.step("it", print, attempts=2.5), r"cannot have 2\.5 attempts"),
+        (lambda run: run.step("it", print, retry=3), r"it is a Retry\(\.\.\.\)"),
+        (lambda run: run.step("it", print, timeout="3s"), "cannot end within '3s'"),
+        (lambda run: run.step("it", print, timeout=float("nan")), "cannot end within nan"),
+        (lambda run: run.step("it", print, requires=True), "cannot have requires=True"),
+        (lambda run: run.step("it", print, valid=True), "cannot have valid=True"),
+        (lambda run: run.step("it", print, summary=5), "cannot have summary=5"),
+        (lambda run: run.step("it", print, meta=["a"]), "has names, which are strings"),
+        (lambda run: run.step("it", print, meta={1: "a"}), "has names, which are strings"),
+        (lambda run: run.skip("it", 5), "is a text, not 5"),
+        (lambda run: run.sleep(until=5.0), r"sleep cannot last until 5\.0"),
+        (lambda run: run.memory.update({1: 2}), "names, which are strings, not 1"),
+        (lambda run: run.parallel([], limit=None), "limit=None"),
+        (lambda run: run.parallel(run.step("it", print)), "takes a list of coroutines"),
+        (lambda run: run.phase("it", granularity="tool-call"), "cannot have granularity 'tool-call'"),
+        (lambda run: run.phase("it", inputs=["a"]), "are a mapping"),
+        (lambda run: run.phase("it", at_least="1"), "a number, not '1'"),
         (lambda run: run.progress(total=-1), "a whole number"),
         (lambda run: run.parallel([], limit=0), "limit=0"),
         (lambda run: run.parallel([print]), "takes coroutines"),
@@ -464,6 +483,49 @@ async def test_what_cannot_be_meant_is_refused_at_the_call(
         call(run)
 
     with pytest.raises(Misuse, match=message):
+        await run.go_on(agent)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"requires": lambda: True}, "requires= of step it has to be async"),
+        ({"summary": lambda _: None}, "the summary of step it is a text, not None"),
+    ],
+)
+async def test_what_an_option_returns_wrongly_fails_the_step_at_once(
+    run: RunInMemory, options: dict[str, Any], message: str
+) -> None:
+    async def agent(run: Run) -> None:
+        await run.step("it", lambda: None, **options)
+
+    with pytest.raises(StepFailed, match=message) as error:
+        await run.go_on(agent)
+    assert error.value.attempts == 1
+
+
+async def test_a_step_in_an_event_loop_of_another_thread_is_refused(run: RunInMemory) -> None:
+    async def agent(run: Run) -> None:
+        async def elsewhere() -> None:
+            await run.step("it", print)
+
+        await asyncio.to_thread(asyncio.run, elsewhere())
+
+    with pytest.raises(Misuse, match="step 'it' is started in a thread"):
+        await run.go_on(agent)
+
+
+async def test_a_step_in_a_task_that_a_thread_has_begun_is_refused(run: RunInMemory) -> None:
+    async def agent(run: Run) -> None:
+        async def begun() -> None:
+            await run.step("it", print)
+
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as pool:
+            begins = pool.submit(lambda: asyncio.run_coroutine_threadsafe(begun(), loop).result())
+            await asyncio.wrap_future(begins)
+
+    with pytest.raises(Misuse, match="in a task that a thread has begun"):
         await run.go_on(agent)
 
 

@@ -128,7 +128,7 @@ def test_an_interrupted_run_lets_the_step_in_flight_end_and_goes_on_when_called_
     again = milepost(desk, "run", manifest)
     assert code == 130
     command = f"milepost run {manifest} --store {desk.store.uri}"
-    assert f"interrupted; 2 steps are recorded, and `{command}` goes on after them" in errors(desk)
+    assert f"interrupted; 2 steps are recorded, and `{command}` goes on from there" in errors(desk)
     assert (again.returncode, json.loads(again.stdout)) == (0, "let go")
     assert len(desk.calls()) == 2
 

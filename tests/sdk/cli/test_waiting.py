@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_a_waiting_run_and_says_how_to_go_on(user: User) -> None:
     options = f"--store {user.store}"
     assert code == 130
     assert user.errors().splitlines()[-5:] == [
-        f"interrupted; 1 step is recorded, and `milepost run {manifest} {options}` goes on after them",
+        f"interrupted; 1 step is recorded, and `milepost run {manifest} {options}` goes on from there",
         "waits for approval publish",
         f"  milepost gates publish {options}    shows what is asked",
         f"  milepost approve publish publish {options}",
