@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -24,7 +23,7 @@ from milepost.agent.declared import declared_result, encoded_arguments
 from milepost.agent.effects import Effect, about_intent, ask_for_outcome
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
-from milepost.agent.recorded import call_named, recorded_call
+from milepost.agent.recorded import call_named, ended_call, recorded_call
 from milepost.agent.tools import Bound, Tool, current_caller
 from milepost.api.names import idempotency_key
 from milepost.checkpoint import codec
@@ -260,13 +259,13 @@ class Attempt:
                 else (None, value)
             )
         except Exception as error:
-            self.events.append(self._answered(template, call, began, error=error_data(error)))
+            self.events.append(ended_call(self.journal, template, call, began, error=error_data(error)))
             raise
         if own_record:
             result = await self.journal.keep(data)
-            await self.journal.commit(self._answered(template, call, began, result=result))
+            await self.journal.commit(ended_call(self.journal, template, call, began, result=result))
         else:
-            self.events.append(self._answered(template, call, began))
+            self.events.append(ended_call(self.journal, template, call, began))
         return copy
 
     def _template(
@@ -294,15 +293,6 @@ class Attempt:
         # What an irreversible tool did stands, whatever is declared of its step.
         step = f"{self.step}~{again}" if again and tool.effect != "irreversible" else self.step
         return idempotency_key(self.journal.key_root, step, max(number, 1))
-
-    def _answered(self, template: ToolCalled, call: Call, began: datetime, **outcome: Any) -> ToolCalled:
-        changes = {
-            "external_id": call.external_id,
-            "evidence": call.evidence,
-            "started_at": began.isoformat(),
-            "duration_s": (self.journal.clock() - began).total_seconds(),
-        }
-        return template.model_copy(update=changes | outcome)
 
     def _check_place(self, tool: Tool[..., Any]) -> None:
         if self._loop is None:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from milepost.agent.calls import Call, Happened, NotHappened, Outcome, Unknown
 from milepost.agent.failures import error_data, message_of, qualified
 from milepost.agent.journal import Journal
-from milepost.agent.recorded import call_named
+from milepost.agent.recorded import call_named, ended_call
 from milepost.agent.tools import Tool
 from milepost.agent.unbroken import unbroken
 from milepost.agent.wanted import Unfit, Wanted
@@ -119,13 +119,7 @@ class Effect:
         )
 
     def _ended(self, began: datetime, **outcome: Any) -> ToolCalled:
-        changes = {
-            "external_id": self.call.external_id,
-            "evidence": self.call.evidence,
-            "started_at": began.isoformat(),
-            "duration_s": (self.journal.clock() - began).total_seconds(),
-        }
-        return self.asked.model_copy(update=changes | outcome)
+        return ended_call(self.journal, self.asked, self.call, began, **outcome)
 
     async def _keep(
         self,

@@ -6,18 +6,35 @@ in its place nothing is guessed: the author's mistake is refused, and all else h
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
+from milepost.agent.calls import Call
 from milepost.agent.journal import Journal
 from milepost.agent.tools import Tool
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Intended, ToolCalled
 from milepost.errors import Misuse
 
-__all__ = ["call_named", "recorded_call"]
+__all__ = ["call_named", "ended_call", "recorded_call"]
 
 
 def call_named(recorded: Intended | ToolCalled) -> str:
     """Return how messages name a call."""
     return f"call {recorded.call} of step {recorded.step}, tool {recorded.tool} with key {recorded.key},"
+
+
+def ended_call(
+    journal: Journal, asked: ToolCalled, call: Call, began: datetime, **outcome: Any
+) -> ToolCalled:
+    """Return the record of a call that has ended now, with what its tool has said of it and its `outcome`."""
+    changes = {
+        "external_id": call.external_id,
+        "evidence": call.evidence,
+        "started_at": began.isoformat(),
+        "duration_s": (journal.clock() - began).total_seconds(),
+    }
+    return asked.model_copy(update=changes | outcome)
 
 
 async def recorded_call(journal: Journal, asked: ToolCalled, tool: Tool[..., object]) -> ToolCalled | None:

@@ -184,14 +184,8 @@ class Bound(Generic[T]):
         return self.tool(**self.arguments)
 
     def encoded(self) -> codec.JSON:
-        """Return the arguments as they are recorded."""
-        declared = codec.declared_by_name(self.tool.fn)
-        return {
-            name: codec.encode(
-                value, declared.get(name, Any), path=f"argument {name} of tool {self.tool.name}"
-            )
-            for name, value in self.arguments.items()
-        }
+        """Return the arguments as they are recorded. Raises NotStorable."""
+        return dict(self.tool.encoded(self.arguments))
 
 
 def bound_tool(fn: object) -> Tool[..., Any] | None:

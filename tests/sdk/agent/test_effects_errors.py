@@ -176,7 +176,7 @@ async def test_a_timeout_goes_on_once_it_is_known_what_the_call_came_to(
 ) -> None:
     outside = Outside()
     outside.hang = "after"
-    assert await run.go_on(placed(outside, "upload", timeout=0.05)) == SEVEN
+    assert await run.go_on(placed(outside, "upload", timeout=0.5)) == SEVEN
 
     # The first try has timed out, the second is given what the first had come to.
     (failure,) = run.events(StepFailure)
@@ -192,7 +192,7 @@ async def test_a_call_that_was_cut_off_before_its_effect_is_made_again(
 ) -> None:
     outside = Outside()
     outside.hang = "before"
-    assert await run.go_on(placed(outside, "upload", timeout=0.05)) == SEVEN
+    assert await run.go_on(placed(outside, "upload", timeout=0.5)) == SEVEN
 
     assert [name for name, _, _ in outside.log] == ["upload", "ask", "upload"]
 
