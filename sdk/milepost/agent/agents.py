@@ -47,6 +47,10 @@ class Agent(Generic[P, T]):
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"an agent is an async function; {fn!r} is not")
+        if not isinstance(version, str) or not version:
+            raise ValueError(f"agent {fn.__qualname__} needs a version, such as '1', and not {version!r}")
+        if isinstance(resumes, str):
+            raise TypeError(f"what agent {fn.__qualname__} resumes is a list of versions, not {resumes!r}")
         self.fn = fn
         self.name = name or fn.__name__
         self.version = version
@@ -123,7 +127,8 @@ def agent(
     another one halts and asks. `retry` is the policy of steps that have none of their own. The agent's memory
     is copied to the store each `memory_every` steps.
 
-    Raises TypeError where the function is not async, ValueError where two tools have one name.
+    Raises TypeError where the function is not async, or `resumes` a text, and ValueError where there is no
+    version, or two tools have one name.
     """
     if twice := sorted(name for name, count in Counter(each.name for each in tools).items() if count > 1):
         raise ValueError(f"two tools are named {twice[0]!r}, by which records tell them apart")
