@@ -429,8 +429,11 @@ class Journal:
         return not self.state.intents
 
     async def restart(self, gate: str) -> NoReturn:
-        """Let the run begin anew, with what is recorded as given facts, as was decided at this gate."""
-        self.stop()
+        """Let the run begin anew, with what is recorded as given facts, as was decided at this gate.
+
+        What is recorded after that belongs to the new beginning. So the other steps in flight end before.
+        """
+        await self._let_others_end()
         environment = self.rules.environment
         resumed = Resumed(strategy="RestartWithContext", environment=environment, gate=gate)
         await self._committer.commit(resumed)
@@ -649,6 +652,12 @@ class Journal:
         await self._halt(reason, message, None)
 
     async def _halt(self, reason: str, message: str, gate: Gate | None) -> NoReturn:
+        await self._let_others_end()
+        await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
+        self._committer.lose(RunHalted(reason, message))
+
+    async def _let_others_end(self) -> None:
+        """Start no step any more, and return once all in flight have ended but those that wait here, too."""
         self.stop()
         self._halting.add(_in_flight.get())
         with suppress(TimeoutError):
@@ -656,5 +665,3 @@ class Journal:
                 while self._in_flight - self._halting:
                     self._landed.clear()
                     await self._landed.wait()
-        await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
-        self._committer.lose(RunHalted(reason, message))

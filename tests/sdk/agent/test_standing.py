@@ -536,6 +536,37 @@ async def test_a_decision_to_begin_anew_ends_the_process_and_the_next_one_does(r
     assert run.state.executions == 1
 
 
+@pytest.mark.req("D6")
+async def test_steps_in_flight_end_before_the_run_begins_anew_and_are_facts_of_it(run: RunInMemory) -> None:
+    slow_ran = []
+
+    def agent(asked: str, *, beside: bool = False, end: bool = False) -> Code:
+        async def slow() -> str:
+            slow_ran.append(1)
+            await asyncio.sleep(0.1)
+            return "slow"
+
+        async def asking(run: Run) -> str:
+            said = await run.step("ask", lambda said: said, asked)
+            if end:
+                raise Lost
+            return said
+
+        async def code(run: Run) -> list[str]:
+            branches = {"ask": asking(run)} | ({"slow": run.step("slow", slow)} if beside else {})
+            return list((await run.parallel(branches)).values())
+
+        return code
+
+    await lost(run, agent("first", end=True))
+    decide(run, await halted(run, agent("second")), AnswerType.RESTART_WITH_CONTEXT)
+    with pytest.raises(RunRestarts):
+        await run.go_on(agent("second", beside=True))
+    assert (list(run.state.facts), list(run.state.completed)) == (["1:ask/ask", "slow"], [])
+    assert await run.go_on(agent("second", beside=True)) == ["second", "slow"]
+    assert len(slow_ran) == 1
+
+
 async def test_memory_is_kept_over_a_new_beginning_and_else_made_by_the_code(run: RunInMemory) -> None:
     seen: list[dict[str, Any]] = []
 
