@@ -120,6 +120,14 @@ STANDING_GUARDS: Final = (
         _PROCESSES,
     ),
     Guard(
+        "steps in flight end before a run begins anew",
+        "what they record counts as a part of the new beginning, or is lost",
+        f"{_AGENT}/journal.py",
+        "        await self._let_others_end()\n        environment",
+        "        self.stop()\n        environment",
+        _TESTS,
+    ),
+    Guard(
         "another environment halts",
         "another model or tool works on with the results of the old one, and nobody is asked",
         _RESUMING,
