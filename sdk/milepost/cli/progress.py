@@ -29,6 +29,9 @@ __all__ = ["Counts", "Progress"]
 _HIDDEN: Final = frozenset({"claimed", "end", "stopping", "released"})
 """Events of the executor that the runner tells in its own words."""
 
+_OURS: Final = frozenset({"run", "attempt", "worker", "event", "logger", "level", "timestamp", "exception"})
+"""What each line of the executor's log has beside what its writer gave."""
+
 _REDRAWN: Final = 2
 """Times a second that the line that stays is drawn anew."""
 
@@ -122,8 +125,14 @@ class Progress:
         self.console.print(Text(visible(text), style="bold"), soft_wrap=True)
 
     def line(self, raw: str) -> None:
-        """Print a line of the executor's: a checkpoint as its steps, anything of the agent's as it is."""
+        """Print a line of the executor's: a checkpoint as its steps, a log's in words, any other as it is."""
         event = _event(raw)
+        if _is_authors(event):
+            self._log(event)
+        else:
+            self._told(event, raw)
+
+    def _told(self, event: dict[str, Any], raw: str) -> None:
         match event:
             case {"event": "checkpoint", "steps": list(steps), "done": int(done)}:
                 self._counts = replace(
@@ -158,6 +167,15 @@ class Progress:
             case _:
                 self.console.print(Text.from_ansi(raw), soft_wrap=True)
 
+    def _log(self, event: dict[str, Any]) -> None:
+        given = [f"{name}={_text(value)}" for name, value in event.items() if name not in _OURS]
+        lines = [
+            "  " + "  ".join([_text(event.get("event")), *given]),
+            *event.get("exception", "").splitlines(),
+        ]
+        style = "yellow" if event.get("level") in ("warning", "error", "critical") else ""
+        self.console.print(Text(visible("\n".join(lines)), style=style), soft_wrap=True)
+
     def _used(self) -> str:
         told = used(self._counts.tokens, self._counts.cost_usd)
         return f"  ({', '.join(told)})" if told else ""
@@ -172,6 +190,16 @@ def _event(raw: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return event if isinstance(event, dict) else {}
+
+
+def _is_authors(event: dict[str, Any]) -> bool:
+    """Tell whether this is a line of the agent's own log, or of that of a package which it uses."""
+    logger = event.get("logger") if isinstance(event.get("worker"), str) else None
+    return isinstance(logger, str) and (logger == "milepost.agent" or not logger.startswith("milepost."))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _count(event: dict[str, Any]) -> str:

@@ -1,0 +1,49 @@
+"""What `milepost run` makes of an executor's lines."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from milepost.cli.progress import Progress
+
+
+def shown(raw: str) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    Progress(console).line(raw)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def logged(event: str, **given: Any) -> str:
+    """Return a line as an executor writes it."""
+    ours = {"run": "id", "attempt": 2, "worker": "w", "level": "info", "timestamp": "2026-03-01T00:00:00Z"}
+    return json.dumps(ours | {"event": event} | given)
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (logged("approved by ann", logger="milepost.agent"), "  approved by ann\n"),
+        (
+            logged("denied", logger="milepost.agent", draft=1, reason="too short"),
+            "  denied  draft=1  reason=too short\n",
+        ),
+        (logged("retrying", logger="httpx", why="gone"), "  retrying  why=gone\n"),
+        (
+            logged("bad", logger="milepost.agent", exception="Traceback\nOSError: gone"),
+            "  bad\nTraceback\nOSError: gone\n",
+        ),
+        (logged("\x1b[2Jgone", logger="milepost.agent"), "  \\x1b[2Jgone\n"),
+        (logged("claimed"), ""),
+        (logged("new-in-a-later-version", logger="milepost.step"), None),
+        ("print of the agent's", None),
+        ('{"event": "of its own"}', None),
+    ],
+)
+def test_what_a_log_says_is_shown_in_words_and_what_is_no_log_as_it_is(raw: str, line: str | None) -> None:
+    assert shown(raw) == (f"{raw}\n" if line is None else line)
