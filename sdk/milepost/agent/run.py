@@ -118,9 +118,9 @@ class Run:
         `summary`, or what it makes of the result, tells people what came of the step; `meta` is kept with its
         record and may hold whatever is storable.
 
-        Raises KeyNeeded and Misuse at the call; the coroutine raises StepFailed once the attempts are used
-        up, Denied and Expired where the tool that it calls needs an approval, and NotStorable where an
-        argument, or what `meta` holds, has no lossless form.
+        Raises KeyNeeded, Misuse, and NotStorable for what `meta` holds, at the call; the coroutine raises
+        StepFailed once the attempts are used up, Denied and Expired where the tool that it calls needs an
+        approval, and NotStorable where an argument has no lossless form.
         """
         if not isinstance(name, str) or not name:
             raise Misuse(f"a step needs a name, which is a string, not {name!r}")
