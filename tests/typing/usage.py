@@ -20,6 +20,7 @@ from milepost import (
     ArgumentsInvalid,
     Bound,
     Call,
+    Decision,
     Denied,
     Expired,
     Fact,
@@ -180,6 +181,7 @@ async def effects(run: Run) -> None:
 @agent(version="1")
 async def gates(run: Run, to: str) -> datetime:
     decision = await run.approval("edit", request=to, answer=Edit, expires=timedelta(days=3))
+    assert_type(decision, Decision[Edit])
     assert_type(decision.answer, Edit)
     assert_type(decision.by, str)
     assert_type((await run.approval("plain", request={"to": to})).answer, None)
