@@ -42,7 +42,7 @@ test: check test-units test-cluster ## All tests; brings the cluster up and leav
 test-units: venv ## The tests that need no cluster
 	$(BIN)/python -m tools.cluster build helm versitygw
 	$(BIN)/python -m tools.known_bad
-	$(BIN)/pytest -n auto --dist loadfile -m "not e2e"
+	$(BIN)/pytest -n auto --dist worksteal -m "not e2e"
 
 test-cluster: venv ## The tests on the cluster
 	$(BIN)/python -m tools.cluster up
