@@ -32,6 +32,9 @@ _HIDDEN: Final = frozenset({"claimed", "end", "stopping", "released"})
 _OURS: Final = frozenset({"run", "attempt", "worker", "event", "logger", "level", "timestamp", "exception"})
 """What each line of the executor's log has beside what its writer gave."""
 
+_BEGINS: Final = '{"run": "'
+"""How each line of the executor's log begins."""
+
 _REDRAWN: Final = 2
 """Times a second that the line that stays is drawn anew."""
 
@@ -127,14 +130,19 @@ class Progress:
     def line(self, raw: str) -> None:
         """Print a line of the executor's: a checkpoint as its steps, a log's in words, any other as it is."""
         event = _event(raw)
-        if _is_authors(event):
+        before, _, _ = raw.partition(_BEGINS)
+        if not event and before and _event(raw[len(before) :]):
+            # What the agent has printed without a line feed.
+            self.line(before)
+            self.line(raw[len(before) :])
+        elif _is_authors(event):
             self._log(event)
         else:
             self._told(event, raw)
 
     def _told(self, event: dict[str, Any], raw: str) -> None:
         match event:
-            case {"event": "checkpoint", "steps": list(steps), "done": int(done)}:
+            case {"event": "checkpoint", "worker": str(), "steps": list(steps), "done": int(done)}:
                 self._counts = replace(
                     self._counts,
                     done=done,
