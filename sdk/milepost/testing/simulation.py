@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -59,7 +60,15 @@ _LINGER: Final = 0.02
 _STORE_DEADLINE: Final = 20.0
 
 _left: Final[list[Any]] = []
-"""What was left waiting at gates: what is collected is unwound."""
+"""What was left waiting at gates: what is collected is unwound, and the author's code in it would go on."""
+
+
+@cache
+def _keeper() -> threading.Thread:
+    """Return a thread that keeps what was left, also when the interpreter ends and clears its modules."""
+    keeper = threading.Thread(target=_stand, args=(_left,), name="keeper", daemon=True)
+    keeper.start()
+    return keeper
 
 
 def simulate(
@@ -195,6 +204,7 @@ class _Session(Session):
             # It is left as it is, on purpose, and that is no reason to warn.
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             _left.append(task)
+            _keeper()
         loop.close()
         self.ending.put(ending)
 
@@ -222,7 +232,7 @@ class _Lost(Exception):
     """Ends the thread of the committer, which nobody waits for any more."""
 
 
-def _stand() -> NoReturn:
+def _stand(*_kept: object) -> NoReturn:
     """Stand still for ever, as a process that has ended does."""
     while True:
         threading.Event().wait()

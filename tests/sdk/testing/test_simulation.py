@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -127,6 +130,31 @@ def test_code_that_passes_over_everything_does_not_go_on_once_the_run_has_halted
     with pytest.raises(AssertionError, match="it halted as LimitReached"):
         simulate(greedy, spec={"limits": {"steps": 3}})
     assert not went_on.is_set()
+
+
+_WAITS: Final = """
+from milepost import agent
+from milepost.testing import Approve, simulate
+
+@agent(version="1")
+async def patient(run):
+    async def branch():
+        await run.approval("go", request=1)
+    try:
+        async with run.phase("wait"):
+            await run.parallel([branch()])
+    finally:
+        print("unwound")
+
+print(simulate(patient, answers={"go": Approve()}).phase)
+"""
+
+
+def test_what_waits_at_a_gate_is_not_unwound_when_the_interpreter_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", _WAITS], capture_output=True, text=True, check=True)
+
+    # The process that came to the gate has left it there; the one after it has ended.
+    assert (ended.stdout, ended.stderr) == ("unwound\nSucceeded\n", "")
 
 
 def test_an_agent_that_ends_its_process_is_said_to() -> None:
