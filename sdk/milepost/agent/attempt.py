@@ -189,6 +189,8 @@ class Attempt:
             if tool.has_intent:
                 # It happened, and may not happen again.
                 raise NotStorable(_path(tool), f"{call_named(known)} had one that could not be stored")
+        if broken := self.journal.breaches(tool):
+            await self.journal.halt("PolicyChanged", "; ".join(broken))
         if tool.deprecated:
             _log.warning("deprecated-tool", extra={"step": self.step, "tool": tool.name})
         if tool.has_intent:

@@ -26,6 +26,7 @@ from milepost.agent.ahead import Ahead
 from milepost.agent.events import Events
 from milepost.agent.memory import Memory
 from milepost.agent.stillness import Stillness
+from milepost.agent.tools import Tool
 from milepost.agent.unbroken import unbroken
 from milepost.api.names import Entropy
 from milepost.checkpoint import codec, inbox, values
@@ -148,6 +149,8 @@ class Journal:
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.memory = Memory()
+        # How a tool breaks today's rules; those that the agent declares have been looked at before.
+        self.breaches: Callable[[Tool[..., Any]], Sequence[str]] = lambda _tool: ()
         self.events = Events()
         self.rules = rules
         self.clock = clock

@@ -31,6 +31,8 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy) -> No
     before = state.environment or {}
     if broken := breaches(policy, agent.tools, before):
         await journal.halt("PolicyChanged", "; ".join(broken))
+    # An author need not declare a tool, and it is held to the rules where it is called.
+    journal.breaches = lambda tool: breaches(policy, (tool,), before)
     matter = []
     for each in differences(before, today, resumes=agent.resumes):
         if each.matters:

@@ -218,6 +218,18 @@ def test_what_todays_policy_forbids_halts_and_names_the_rule(
     assert go_on(run, MILEPOST_POLICY=json.dumps({"tools": ["search", "send"]})).code == 0
 
 
+@pytest.mark.req("D13")
+@pytest.mark.parametrize("policy", [{"tools": ["search"]}, {"approval": ["shout"]}])
+def test_a_tool_that_is_not_declared_is_held_to_the_policy_where_it_is_called(
+    run: RunOnDisk, policy: dict[str, object]
+) -> None:
+    begun(run, "undeclared")
+    halted = go_on(run, MILEPOST_POLICY=json.dumps(policy))
+    assert (halted.code, halted.said["reason"], run.lines("ran")) == (83, "PolicyChanged", ["a"])
+    assert last_halt(run).message.startswith("tool shout ")
+    assert go_on(run, MILEPOST_POLICY=json.dumps({"tools": ["shout"]})).code == 0
+
+
 @pytest.mark.req("D13", "G5")
 def test_a_limit_counts_over_all_processes_and_a_higher_one_goes_on(run: RunOnDisk) -> None:
     begun(run)

@@ -81,6 +81,24 @@ async def launching(run: Run, world: str) -> str:
     return await run.step("launch", launch, world)
 
 
+@tool(effect="repeatable")
+async def shout(world: str) -> str:
+    """Add a line to the world."""
+    return note(world, "shouted")
+
+
+@agent(version="1")
+async def undeclared(run: Run, world: str) -> str:
+    """A step in which the process dies once, and after it a call of a tool that is not declared."""
+    await run.step("a", note, world, "a")
+    die_once(world, "a")
+
+    async def body() -> str:
+        return await shout(world)
+
+    return await run.step("b", body)
+
+
 @agent(version="1")
 async def asking(run: Run, world: str) -> str:
     """A step, an approval, and a step."""
