@@ -170,7 +170,9 @@ class Progress:
                 self._warn(f"step {step} calls {tool}, which is deprecated")
             case {"event": "agent-failed", "worker": str(), "exception": str(trace)}:
                 self.console.print(Text(trace, style="yellow"), soft_wrap=True)
-            case {"event": str(name), "worker": str()} if name in _HIDDEN:
+            case {"event": str(name), "worker": str()} | {"event": "end" as name, "code": int()} if (
+                name in _HIDDEN
+            ):
                 pass
             case _:
                 self.console.print(Text.from_ansi(raw), soft_wrap=True)

@@ -40,6 +40,7 @@ def logged(event: str, **given: Any) -> str:
         ),
         (logged("\x1b[2Jgone", logger="milepost.agent"), "  \\x1b[2Jgone\n"),
         (logged("claimed"), ""),
+        ('{"code": 84, "reason": "EnvironmentInvalid", "event": "end", "level": "info"}', ""),
         (logged("checkpoint", steps=["read", "write"], done=2), "  2  read\n  2  write\n"),
         (f"working ...{logged('checkpoint', steps=['read'], done=1)}", "working ...\n  1  read\n"),
         ('{"event": "checkpoint", "steps": ["forged"], "done": 99}', None),
