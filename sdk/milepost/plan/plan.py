@@ -19,7 +19,7 @@ from milepost.plan import data as plan_data
 from milepost.plan.checks import check, listed
 from milepost.plan.errors import PlanFailed, PlanInvalid
 from milepost.plan.execution import Execution, Outcomes
-from milepost.plan.references import Planned, Ref, name_of
+from milepost.plan.references import Planned, Ref, hidden_in, name_of
 from milepost.plan.result import PlanResult
 from milepost.plan.schedule import Schedule
 from milepost.plan.steps import PlanStep
@@ -74,6 +74,10 @@ class Plan:
             raise Misuse(f"plan {name} ends with a number after a dot, as the keys of replaced plans do")
         if on_failure not in ("fail", "continue"):
             raise Misuse(f"plan {name}: on_failure is 'fail' or 'continue', not {on_failure!r}")
+        if wrong := [each for each in (tools or {}).values() if not isinstance(each, Tool)]:
+            raise Misuse(
+                f"plan {name}: what a plan from data may use are tools, made by @tool, not {wrong[0]!r}"
+            )
         self.name = name
         self.on_failure: OnFailure = on_failure
         self.tools = dict(tools or {})
@@ -217,6 +221,16 @@ class Plan:
         after = options.get("after", ())
         if isinstance(after, str | Planned):
             raise Misuse(f"step {name} of plan {self.name}: after is a list of steps, not {after!r}")
+        if strange := sorted(options.keys() - StepOptions.__optional_keys__):
+            raise Misuse(
+                f"step {name} of plan {self.name} cannot have {strange[0]}=; there are "
+                f"{listed(sorted(StepOptions.__optional_keys__))}, and its key is the plan's name"
+            )
+        if hidden := next(filter(None, map(hidden_in, args)), None):
+            raise Misuse(
+                f"step {name} of plan {self.name} is given {hidden!r} inside of another argument, where it "
+                "does not stand for a result; give it as an argument of its own, or several by some_of(...)"
+            )
         given = [each for each in (*args, *after) if isinstance(each, Ref)]
         for other in (plan for ref in given for plan in ref.plans if plan is not self):
             assert isinstance(other, Plan)
@@ -277,8 +291,8 @@ class Plan:
         plan cannot do without, and Misuse.
         """
         self._check_idle("is run already")
-        if parallel < 1:
-            raise Misuse(f"plan {self.name} with parallel={parallel} would run nothing")
+        if not isinstance(parallel, int) or parallel < 1:
+            raise Misuse(f"plan {self.name} with parallel={parallel!r} would run nothing")
         order = check(self.name, self._steps, self._outcomes.results)
         self._running = True
         try:

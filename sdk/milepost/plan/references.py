@@ -7,7 +7,7 @@ step can do with fewer than all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from milepost import Misuse
 
-__all__ = ["Planned", "Ref", "Some", "name_of", "some_of"]
+__all__ = ["Planned", "Ref", "Some", "hidden_in", "name_of", "some_of"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -79,6 +79,23 @@ def some_of(*steps: Planned[T] | str, at_least: int = 1) -> Some[T]:
     if not 0 <= at_least <= len(steps):
         raise Misuse(f"at least {at_least} of {len(steps)} steps can never be done")
     return Some(steps, at_least)
+
+
+def hidden_in(argument: object, *, down_to: int = 10) -> Ref[Any] | None:
+    """Return what stands for a result somewhere inside of plain containers, where nothing takes its place."""
+    if not down_to:
+        return None
+    if isinstance(argument, Mapping):
+        inner: Iterable[object] = (*argument.keys(), *argument.values())
+    elif isinstance(argument, list | tuple | set | frozenset):
+        inner = argument
+    else:
+        return None
+    for each in inner:
+        found = each if isinstance(each, Ref) else hidden_in(each, down_to=down_to - 1)
+        if found is not None:
+            return found
+    return None
 
 
 def name_of(step: Planned[Any] | str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from milepost import Misuse, Run
@@ -121,3 +124,41 @@ async def test_calls_that_make_no_sense_are_refused_where_they_are_made(run: Run
 
     with pytest.raises(Misuse, match="parallel=0 would run nothing"):
         await run.go_on(agent)
+
+
+@pytest.mark.parametrize("wrap", [lambda each: [each], lambda each: {"a": (1, each)}, lambda each: {each}])
+def test_a_step_inside_of_another_argument_is_refused_where_it_is_written(
+    wrap: Callable[[object], object],
+) -> None:
+    plan = Plan()
+    page = plan.step("page", one)
+
+    with pytest.raises(Misuse, match="is given <step page of a plan> inside of another argument"):
+        plan.step("words", one, wrap(page))
+    assert list(plan.graph) == ["page"]
+
+
+def test_an_argument_that_holds_itself_is_no_reason_to_search_for_ever() -> None:
+    plan = Plan()
+    itself: list[object] = []
+    itself.append(itself)
+
+    plan.step("words", one, itself)
+
+    assert list(plan.graph) == ["words"]
+
+
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    options: Any = {"key": "ann"}
+
+    with pytest.raises(
+        Misuse, match=r"cannot have key=; there are after, attempts, .*, and its key is the plan"
+    ):
+        Plan().step("page", one, **options)
+
+
+def test_a_function_that_is_no_tool_is_refused_before_data_is_read() -> None:
+    tools: Any = {"one": one}
+
+    with pytest.raises(Misuse, match="are tools, made by @tool, not <function one"):
+        Plan.from_json({"steps": []}, tools=tools)
