@@ -62,7 +62,7 @@ EFFECT_GUARDS: Final = (
         "a person's word stands",
         "a decision is overruled by a tool that is asked once more",
         _EFFECTS,
-        "if not await self.journal.is_decided(intent.step, about, _OPTIONS):",
+        "if not await is_decided(self.journal, intent.step, about, _OPTIONS):",
         "if True:",
         _INTENTS,
     ),

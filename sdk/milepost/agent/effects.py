@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from milepost.agent.asking import ask, is_decided
 from milepost.agent.calls import Call, Happened, NotHappened, Outcome, Unknown
 from milepost.agent.failures import error_data, message_of, qualified
 from milepost.agent.journal import Journal
@@ -152,7 +153,7 @@ class Effect:
         found: Outcome[Any] = Unknown("")
         outcome: Literal["verified", "decided"] = "verified"
         # What a person has said stands, whatever the tool would say today.
-        if not await self.journal.is_decided(intent.step, about, _OPTIONS):
+        if not await is_decided(self.journal, intent.step, about, _OPTIONS):
             found = await self._found(intent, error)
             if isinstance(found, Unknown) and error is not None:
                 await self.journal.commit(self._ended(began, error=error_data(error), unconfirmed=True))
@@ -251,7 +252,8 @@ async def ask_for_outcome(
         reason = "EffectDiffers"
     unfit = 0
     while True:
-        decided = await journal.ask(
+        decided = await ask(
+            journal,
             reason,
             message,
             place=intent.step,

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from milepost.agent.asking import ask
 from milepost.agent.branch import Branch
 from milepost.agent.events import named
 from milepost.agent.journal import Journal
@@ -267,7 +268,8 @@ class _Gate:
         """Return once a person has said that the answer be left out; until then halt."""
         by = f", by {giver}," if giver else ""
         again = "wait for the next one" if self.type is GateType.EVENT else "ask again"
-        await self.journal.ask(
+        await ask(
+            self.journal,
             "AnswerInvalid",
             f"the answer{by} at gate {named(self.place)}, which stands at {self.place.id}, does not fit: "
             f"{why}. Accept that it is left out, to {again}; or let the code take it, and go on",

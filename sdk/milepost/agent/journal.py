@@ -4,6 +4,9 @@ It also holds the process's switch: once `stop` was called no step starts any mo
 one is left waiting for ever, since unwinding the author's code would run its `finally` blocks for a run that
 is going on elsewhere. Where the run is lost or halted nothing here raises into the author's code, which may
 catch everything: the process ends instead.
+
+It is long because it is one object that all parts of the engine share, of short methods: what is recorded,
+making values durable, committing, what runs and what has to wait, what lies ahead of the code.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import count
 from typing import Any, Final, NoReturn, TypeVar
 
 from milepost.agent.ahead import Ahead
@@ -32,7 +34,7 @@ from milepost.api.names import Entropy
 from milepost.checkpoint import codec, inbox, values
 from milepost.checkpoint.committer import Committer
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateType, Waiting, gate_id
+from milepost.checkpoint.gates import Decided, Gate, GateType, Waiting, gate_id
 from milepost.checkpoint.records import (
     Degraded,
     Event,
@@ -352,73 +354,6 @@ class Journal:
         self._since_memory, self.memory.changed = 0, False
         return Remembered(memory=await self.keep(self.memory.encoded(), most=-1))
 
-    async def is_decided(self, place: str, about: codec.JSON, options: Sequence[AnswerType]) -> bool:
-        """Tell whether a person has decided about this, so that `ask` returns."""
-        gate, answer, _ = await self._said(place, codec.digest(about), options)
-        return answer is not None or gate in self.state.decisions
-
-    async def ask(
-        self,
-        reason: str,
-        message: str,
-        *,
-        place: str,
-        about: codec.JSON,
-        options: Sequence[AnswerType],
-        answer_schema: Any = None,
-    ) -> Decided:
-        """Return what a person has decided about this; while nobody has, halt the run and do not return.
-
-        `about` is what is in question: a decision about anything else is none about this. Where the answer is
-        more than its type, `answer_schema` is what it has to fit.
-        """
-        digest = codec.digest(about)
-        gate, answer, unusable = await self._said(place, digest, options)
-        if gate in self.state.decisions:
-            return await self.decision(gate)
-        if answer is None:
-            message = f"{message}. {unusable}" if unusable else message
-            asked = Gate(
-                id=gate,
-                type=GateType.HALT,
-                place=place,
-                name=reason,
-                request=await self.keep(about),
-                request_digest=digest,
-                answer_schema=answer_schema,
-                since=self.clock().isoformat(),
-                options=tuple(options),
-            )
-            await self._halt(reason, message, asked)
-        decided = await self.decided(answer, place)
-        await self.commit(decided)
-        return decided
-
-    async def _said(
-        self, place: str, digest: str, options: Sequence[AnswerType]
-    ) -> tuple[str, inbox.Answer | None, str]:
-        """Return the gate at which this is asked, its answer if there is one, and why an earlier one is none.
-
-        What lies in an inbox stays there. So after an answer that cannot be used the same is asked under
-        another id; else whoever looks for answers would find that one again and again.
-        """
-        unusable = ""
-        for number in count(1):
-            gate = self.gate_id(GateType.HALT, place, digest if number == 1 else f"{digest}/{number}")
-            if gate in self.state.decisions:
-                return gate, None, ""
-            answer = await self.answer(gate)
-            if answer is None:
-                return gate, None, unusable
-            if isinstance(answer, inbox.Answer) and answer.type in options:
-                return gate, answer, ""
-            unusable = (
-                f"What was answered is there and cannot be read: {answer}"
-                if isinstance(answer, Corrupt)
-                else f"{answer.type} was answered, which is none of {', '.join(options)}"
-            )
-        raise AssertionError("numbers do not run out")
-
     def gate_id(self, type_: GateType, place: str, request_digest: str = "") -> str:
         """Return the id of a gate of this execution. An event's has one of its own, see `event_gate_id`."""
         return gate_id(type_, place, request_digest, self.state.executions)
@@ -650,11 +585,11 @@ class Journal:
         """End the process for the agent's own fault, which counts as a try of the step in flight."""
         self._committer.lose(AgentStuck(why))
 
-    async def halt(self, reason: str, message: str) -> NoReturn:
-        """Record why the run cannot go on, once the other steps in flight have ended, and end the process."""
-        await self._halt(reason, message, None)
+    async def halt(self, reason: str, message: str, gate: Gate | None = None) -> NoReturn:
+        """Record why the run cannot go on, once the other steps in flight have ended, and end the process.
 
-    async def _halt(self, reason: str, message: str, gate: Gate | None) -> NoReturn:
+        `gate` takes a person's decision about it, where one can be made.
+        """
         await self._let_others_end()
         await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
         self._committer.lose(RunHalted(reason, message))

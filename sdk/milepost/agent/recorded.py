@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from milepost.agent.asking import ask
 from milepost.agent.calls import Call
 from milepost.agent.journal import Journal
 from milepost.agent.tools import Tool
@@ -71,7 +72,8 @@ async def _made_once(journal: Journal, asked: ToolCalled, tool: Tool[..., object
     once = await journal.called(journal.state.once[asked.key], asked.key)
     await _check_tool(journal, once, tool)
     if once.arguments != asked.arguments:
-        await journal.ask(
+        await ask(
+            journal,
             "EffectDiffers",
             f"{call_named(once)} cannot be taken back and is made once, and today's code makes it with other "
             "arguments; accept that what was done stands for it, or give its step another name or key",
@@ -98,7 +100,8 @@ async def _check_tool(journal: Journal, recorded: Intended | ToolCalled, tool: T
         )
     accepted = (journal.state.environment or {}).get(f"tool {tool.name}", recorded.version)
     if tool.version not in (recorded.version, accepted):
-        await journal.ask(
+        await ask(
+            journal,
             "ToolChanged",
             f"{call_named(recorded)} is recorded for version {recorded.version} of the tool, and today's "
             f"code has version {tool.version}",

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from milepost.agent.asking import ask
 from milepost.agent.branch import Branch
 from milepost.agent.failures import message_of, qualified
 from milepost.agent.journal import Journal
@@ -95,7 +96,7 @@ async def standing(
         message = f"step {place.id} cannot be taken back, and {why}"
         # Not the check's own words: an error's may be others each time.
         about: codec.JSON = {"step": place.id, "result": recorded.result_digest}
-        await journal.ask("NotValid", message, place=place.id, about=about, options=(AnswerType.ACCEPT,))
+        await ask(journal, "NotValid", message, place=place.id, about=about, options=(AnswerType.ACCEPT,))
         return recorded
     branch.stale_before = await _withdraw(journal, place.id, why, anew=True)
     return None
@@ -137,7 +138,7 @@ async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[
 async def _ask(journal: Journal, reason: str, message: str, place: str, about: codec.JSON) -> None:
     """Return if what is recorded is accepted as it is; else the run halts, or begins anew."""
     options = [AnswerType.ACCEPT, *([AnswerType.RESTART_WITH_CONTEXT] if journal.may_restart else [])]
-    decided = await journal.ask(reason, message, place=place, about=about, options=options)
+    decided = await ask(journal, reason, message, place=place, about=about, options=options)
     if decided.type is AnswerType.RESTART_WITH_CONTEXT:
         await journal.restart(decided.gate)
 

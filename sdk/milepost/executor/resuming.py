@@ -9,6 +9,7 @@ import logging
 from typing import Any, Final
 
 from milepost.agent.agents import Agent
+from milepost.agent.asking import ask
 from milepost.agent.journal import Journal
 from milepost.api.resource import OnEnvironmentChange, Phase, ResumeSpec, Strategy
 from milepost.checkpoint import codec
@@ -70,7 +71,7 @@ async def _decided(journal: Journal, spec: ResumeSpec, matter: list[Difference])
     if journal.may_restart:
         options.append(AnswerType.RESTART_WITH_CONTEXT)
     about: codec.JSON = {each.name: [each.before, each.now] for each in matter}
-    answer = await journal.ask("EnvironmentChanged", message, place=_PLACE, about=about, options=options)
+    answer = await ask(journal, "EnvironmentChanged", message, place=_PLACE, about=about, options=options)
     return _strategy(answer.type.value), answer.gate
 
 
