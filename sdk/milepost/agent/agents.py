@@ -51,6 +51,12 @@ class Agent(Generic[P, T]):
             raise ValueError(f"agent {fn.__qualname__} needs a version, such as '1', and not {version!r}")
         if isinstance(resumes, str):
             raise TypeError(f"what agent {fn.__qualname__} resumes is a list of versions, not {resumes!r}")
+        if not inspect.signature(fn).parameters:
+            raise TypeError(f"agent {fn.__qualname__} has no parameter for its Run, which is given first")
+        if retry is not None and not isinstance(retry, Retry):
+            raise TypeError(f"agent {fn.__qualname__} cannot have retry={retry!r}; it is a Retry(...)")
+        if not isinstance(memory_every, int) or memory_every < 1:
+            raise ValueError(f"agent {fn.__qualname__} cannot copy its memory each {memory_every!r} steps")
         self.fn = fn
         self.name = name or fn.__name__
         self.version = version
@@ -127,9 +133,13 @@ def agent(
     another one halts and asks. `retry` is the policy of steps that have none of their own. The agent's memory
     is copied to the store each `memory_every` steps.
 
-    Raises TypeError where the function is not async, or `resumes` a text, and ValueError where there is no
-    version, or two tools have one name.
+    Raises TypeError where an argument is of another type, and ValueError where there is no version, or two
+    tools have one name.
     """
+    if strange := [each for each in tools if not isinstance(each, Tool)]:
+        raise TypeError(f"the tools of an agent are made by @tool, which {strange[0]!r} is not")
+    if environment is not None and not isinstance(environment, Mapping):
+        raise TypeError(f"an agent's environment is a mapping of values by their names, not {environment!r}")
     if twice := sorted(name for name, count in Counter(each.name for each in tools).items() if count > 1):
         raise ValueError(f"two tools are named {twice[0]!r}, by which records tell them apart")
     return lambda fn: Agent(

@@ -23,6 +23,7 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
+    get_args,
     overload,
 )
 
@@ -79,6 +80,11 @@ class Tool(Generic[P, T]):
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"a tool is an async function; {fn!r} is not")
+        if effect not in get_args(Effect):
+            there_are = ", ".join(get_args(Effect))
+            raise TypeError(f"{fn.__qualname__} cannot have the effect {effect!r}; there are {there_are}")
+        if not isinstance(version, str) or not version:
+            raise TypeError(f"{fn.__qualname__} needs a version, such as '1', and not {version!r}")
         self.fn = fn
         self.name = fn.__name__
         self.effect: Effect = effect
@@ -211,7 +217,8 @@ def _check_verify(
     fn: Callable[..., Any], verify: Callable[..., Any] | None, settles_within: float | timedelta | None
 ) -> None:
     """Raise TypeError where a verified tool cannot be asked what became of a call."""
-    if verify is None or settles_within is None or _seconds(settles_within) < 0:
+    given: object = settles_within
+    if verify is None or not isinstance(given, int | float | timedelta) or not _seconds(given) >= 0:
         raise TypeError(
             f"{fn.__qualname__} is verified, so it needs verify, which says whether a call happened, and "
             "settles_within, the seconds after which that can be seen"
@@ -298,7 +305,8 @@ def tool(
     shown the arguments. A `deprecated` tool stays for runs that still need it. Change `version` where a
     recorded call would not be the same call any more.
 
-    Raises TypeError where the function is not async, or lacks what its effect needs.
+    Raises TypeError where there is no such effect, and where the function is not async, or lacks what its
+    effect needs.
     """
     return lambda fn: Tool(
         fn,

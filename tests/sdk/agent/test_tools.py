@@ -428,6 +428,13 @@ def verifies_at_once(call: Call, number: int, *, draft: bool = False) -> NotHapp
     ("fn", "declared", "message"),
     [
         (not_async, {"effect": "keyed"}, "async function"),
+        (
+            no_call,
+            {"effect": "irreversable"},
+            "cannot have the effect 'irreversable'; there are none, repeatable",
+        ),
+        (no_call, {"effect": "none", "version": 2}, "needs a version, such as '1', and not 2"),
+        (sends, {"effect": "verified", "verify": verifies, "settles_within": "1"}, "settles_within"),
         (no_call, {"effect": "keyed"}, "must be a Call"),
         (no_call, {"effect": "verified", "verify": verifies, "settles_within": 1}, "must be a Call"),
         (sends, {"effect": "verified", "settles_within": 1}, "it needs verify"),
