@@ -96,6 +96,13 @@ async def many_acts(run: Run, ledger: str, total: int, seconds: float) -> int:
 
 
 @agent(version="1")
+async def answered(run: Run, ledger: str) -> str:
+    """Wait for an answer, and act on it."""
+    decision = await run.approval("act", request="yes or no?", answer=str)
+    return await run.step("act", act, ledger, decision.answer, 0.0)
+
+
+@agent(version="1")
 async def arrive(run: Run, arrived: str) -> None:
     """Leave the time of the first instruction, and end the process before anything else happens."""
     leave(arrived, {"at": time.monotonic(), "run": run.id})

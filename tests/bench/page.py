@@ -149,7 +149,12 @@ def _two_writers(found: Figures) -> str:
         ],
     )
     theirs = _table(["peer", "what happened"], [[name, _said(each)] for name, each in found["peers"].items()])
-    return f"{ours}\n\n{theirs}{_measured(found)}"
+    answers = found["two_answers"]
+    both = (
+        f"Answered with yes and no at once, Milepost acted on both in {answers['both_acted_on']} of "
+        f"{answers['rounds']} runs; whoever came second was told so in {answers['told']}."
+    )
+    return f"{ours}\n\n{both}\n\n{theirs}{_measured(found)}"
 
 
 def _said(peer: Figures) -> str:

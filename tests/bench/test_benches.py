@@ -95,6 +95,12 @@ def test_one_of_two_executors_is_refused_and_no_step_is_recorded_twice(bucket: B
     assert (sorted(found["exit_codes"]), found["recorded_twice"], found["applied_twice"]) == ([0, 81], 0, 0)
 
 
+def test_of_two_answers_at_once_one_is_acted_on_and_the_other_is_told(bucket: Bucket) -> None:
+    found = two_writers.answer_twice(bucket, "test-answers")
+
+    assert (len(found["acted_on"]), found["told"]) == (1, 1)
+
+
 def test_loading_is_counted_up_to_the_agents_first_instruction(bucket: Bucket) -> None:
     row = load.measure(bucket, 5)
 

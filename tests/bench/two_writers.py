@@ -1,8 +1,9 @@
 """Two processes that both believe that a run is theirs.
 
 Ours: two executors of one run in S3 at the same instant, as two pods of one attempt and as the pods of two
-attempts; and a pod that is replaced in the middle of a slow step, told to stop, and comes back with its
-result. Each notes in a synced ledger what it requests of a receiver, under the key that Milepost hands it.
+attempts; a pod that is replaced in the middle of a slow step, told to stop, and comes back with its result;
+and a waiting run that is answered with yes and no at the same instant. Each notes in a synced ledger what it
+requests of a receiver, under the key that Milepost hands it.
 
 Theirs: one waiting LangGraph run that two processes answer at the same instant, one with yes and one with
 no; and the slow step again with DBOS: two processes of one executor id, and, after a kill -9, one of another
@@ -14,31 +15,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from milepost.api.exits import Exit
+from milepost.checkpoint import inbox
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import AnswerType
+from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, load, read_head
+from milepost.checkpoint.sending import Patience
 from tests.bench import report
-from tests.bench.ours import Bucket, Place
+from tests.bench.ours import Bucket, Place, now
 from tests.bench.peer import Asked, Unavailable, figures
 from tests.bench.rivals import DBOS, LANGGRAPH, Rival
 from tests.bench.scene import Scene, scene
 from tools.cluster.progress import say, wait_until
 
-__all__ = ["main", "overlap", "race"]
+__all__ = ["answer_twice", "main", "overlap", "race"]
 
 ROUNDS = 3
 ACTS = 100
 SLOW = 8.0
 STRANDED_AFTER = 10.0
-NOT_YET = (
-    "a run of ours cannot wait for an answer yet, since approvals are not built; ours is measured with two "
-    "executors of one run instead"
-)
 
 
 def main() -> None:
@@ -48,7 +51,8 @@ def main() -> None:
         same = [race(here.bucket, f"same-{number}", (1, 1), ACTS) for number in range(ROUNDS)]
         two = [race(here.bucket, f"two-{number}", (1, 2), ACTS) for number in range(ROUNDS)]
         slow = overlap(here.bucket, "overlap", SLOW)
-        say(f"ours: {same}, {two}, {slow}")
+        answered = [answer_twice(here.bucket, f"answered-{number}") for number in range(ROUNDS)]
+        say(f"ours: {same}, {two}, {slow}, {answered}")
         peers = {rival.name: figures(partial(_theirs, here, rival)) for rival in here.rivals}
     report.write(
         "two_writers",
@@ -57,7 +61,12 @@ def main() -> None:
             "refused": sum(each["refused"] for each in (*same, *two, slow)),
             "recorded_twice": sum(each["recorded_twice"] for each in (*same, *two, slow)),
             "applied_twice": sum(each["applied_twice"] for each in (*same, *two, slow)),
-            "two_answers": {"unavailable": NOT_YET},
+            "two_answers": {
+                "rounds": ROUNDS,
+                "both_acted_on": sum(len(each["acted_on"]) > 1 for each in answered),
+                "acted_on": [each["acted_on"] for each in answered],
+                "told": sum(each["told"] for each in answered),
+            },
             "one_attempt_twice": same,
             "two_attempts_at_once": two,
             "replaced_in_a_slow_step": slow,
@@ -93,6 +102,31 @@ def overlap(bucket: Bucket, label: str, slow: float) -> dict[str, Any]:
     return _outcome(place, codes, 3)
 
 
+def answer_twice(bucket: Bucket, label: str) -> dict[str, Any]:
+    """Answer a waiting run with yes and no at the same instant, and let two executors go on at once.
+
+    Returns the answers that were acted on, and how many of the two were told that the other one stands.
+    """
+    place = bucket.place(f"writers-{label}")
+    ledger = place.file("ledger")
+    place.begin("answered", ledger=str(ledger))
+    place.carry_out()
+    (gate,) = _head(place).gates
+    at_once = threading.Barrier(2)
+
+    def say_it(word: str) -> bool:
+        mine = inbox.Answer(gate.id, AnswerType.APPROVE, by=word, at=now().isoformat(), answer=word)
+        at_once.wait()
+        return inbox.give(place.store, place.keys, mine, Patience(os.urandom)) is not mine
+
+    with ThreadPoolExecutor(2) as people:
+        told = sum(people.map(say_it, ("yes", "no")))
+    with place.executor(2, "pod-a") as first, place.executor(3, "pod-b") as second:
+        for process in (first, second):
+            process.wait(120)
+    return {"acted_on": sorted({line["step"] for line in _lines(ledger) if "step" in line}), "told": told}
+
+
 def _outcome(place: Place, codes: list[int], acts: int) -> dict[str, Any]:
     requests = Counter(line["key"] for line in _lines(place.file("ledger")) if "step" in line)
     state = _state(place)
@@ -110,9 +144,13 @@ def _outcome(place: Place, codes: list[int], acts: int) -> dict[str, Any]:
 
 
 def _state(place: Place) -> State:
+    return load(place.store, _head(place))
+
+
+def _head(place: Place) -> Head:
     at = read_head(place.store, place.keys)
     assert isinstance(at, HeadAt), "a head stays"
-    return load(place.store, at.head)
+    return at.head
 
 
 def _lines(ledger: Path) -> list[dict[str, Any]]:
