@@ -183,6 +183,23 @@ def test_what_steers_a_run_can_be_changed(change: dict[str, Any], created: Creat
     assert after["metadata"]["generation"] == 2
 
 
+@pytest.mark.req("G5")
+@pytest.mark.parametrize(
+    ("limit", "less", "more"), [("steps", 9, 11), ("tokens", 9, 11), ("costUSD", 9.5, 10.5)]
+)
+def test_a_limit_can_be_raised_and_taken_out_and_not_lowered(
+    limit: str, less: float, more: float, created: Create, api: ApiServer
+) -> None:
+    path = created({"agent": AGENT, "limits": {limit: 10}})
+    with pytest.raises(Refused) as raised:
+        api.request("PATCH", path, {"spec": {"limits": {limit: less}}}, content_type=MERGE_PATCH)
+    assert f"spec.limits.{limit} can only be raised, or taken out; to " in raised.value.message
+
+    for given in (more, None):
+        after = api.request("PATCH", path, {"spec": {"limits": {limit: given}}}, content_type=MERGE_PATCH)
+        assert after["spec"]["limits"] == ({} if given is None else {limit: given})
+
+
 def test_a_run_can_be_suspended_and_go_on(created: Create, api: ApiServer) -> None:
     path = created({"agent": AGENT, "suspend": True})
 
