@@ -95,8 +95,8 @@ def signal(
 
 
 def _kept(sent: Sent) -> str:
-    others = f"; it waits for {', '.join(sent.events)}" if sent.events else ""
-    return f"it is kept for gate {sent.number} that waits for it, as none does yet{others}"
+    others = f"; the run waits for {', '.join(sent.events)}" if sent.events else ""
+    return f"nothing waits for it yet, so it is kept, as number {sent.number} of its name{others}"
 
 
 def decide_run(

@@ -55,7 +55,8 @@ def gates(
 def in_full(question: Question, commands: Commands, *, message: str = "") -> list[str]:
     """Return all there is to know of a gate, as lines."""
     gate = question.gate
-    lines = [visible(f"{gate.type.value.lower()} {question.label}  (id {gate.id}, since {when(gate.since)})")]
+    kind = "" if gate.type is GateType.SLEEP else f"{gate.type.value.lower()} "
+    lines = [visible(f"{kind}{question.label}  (id {gate.id}, since {when(gate.since)})")]
     if message:
         lines += [f"  {line}" for line in visible(message).splitlines()]
     if gate.request is not None:

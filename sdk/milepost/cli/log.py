@@ -12,7 +12,7 @@ from typing import Any
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.archive import Archive
-from milepost.checkpoint.gates import Decided, Gate, GateOpened
+from milepost.checkpoint.gates import Decided, Gate, GateOpened, GateType
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import HeadAt, consistently, load, read_records
 from milepost.checkpoint.records import (
@@ -126,7 +126,8 @@ class _Log:
             case GateOpened(gate=gate) | Halted(gate=Gate() as gate):
                 self.gates[gate.id] = gate
                 status = "waiting" if isinstance(event, GateOpened) else "halted"
-                told = f"{gate.type.value.lower()} {label_of(gate.name, gate.key)}"
+                kind = "" if gate.type is GateType.SLEEP else f"{gate.type.value.lower()} "
+                told = f"{kind}{label_of(gate.name, gate.key)}"
                 self._put(self._dull(record, gate.place, status, gate.since, description=told))
             case Decided():
                 self._decide(record, event)

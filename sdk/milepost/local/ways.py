@@ -14,7 +14,7 @@ from milepost.local.questions import Question, labels
 __all__ = ["Commands", "summary_of", "ways_on"]
 
 _MEANING: Final = {
-    "accept": "goes on all the same",
+    "accept": "goes on all the same, as the message says",
     "revalidate": "goes on, and checks once more what is recorded",
     "restart-with-context": "begins anew, with what is recorded as given facts",
     "done": "says that it did happen; --result JSON says what came of it",

@@ -203,7 +203,7 @@ def test_an_event_is_sent_checked_and_consumed(desk: Desk) -> None:
         "order: event paid=7 is sent; a runner that waits for it goes on by itself"
     )
     assert early.stderr == (
-        "order: event paid=7 is sent; it is kept for gate 2 that waits for it, as none does yet\n"
+        "order: event paid=7 is sent; nothing waits for it yet, so it is kept, as number 2 of its name\n"
     )
     assert bring(desk, "order").result == [20, 30]
 
@@ -213,8 +213,8 @@ def test_who_sent_an_event_and_when_is_kept(desk: Desk) -> None:
     sent = command(desk, "signal", "order", "refunded", "--data", '{"why": "late"}')
 
     assert sent.stderr == (
-        "order: event refunded is sent; it is kept for gate 1 that waits for it, as none does yet; it waits "
-        "for paid=7\n"
+        "order: event refunded is sent; nothing waits for it yet, so it is kept, as number 1 of its name; "
+        "the run waits for paid=7\n"
     )
     kept = inbox.read(desk.store, desk.keys(outcome), event_gate_id("refunded", None, 1))
 
