@@ -80,17 +80,18 @@ def breaches(policy: Policy, tools: Sequence[Tool[..., Any]], before: Mapping[st
     said = []
     for tool in tools:
         if policy.tools is not None and not _fits(tool.name, policy.tools):
-            was = before.get("policy tools", "none")
-            said.append(
-                f"tool {tool.name} is not allowed: the rule tools was {was} and is {list(policy.tools)}"
-            )
+            said.append(f"tool {tool.name} is not allowed: {_rule('tools', before, policy.tools)}")
         if _fits(tool.name, policy.approval) and not tool.requires_approval:
-            was = before.get("policy approval", "none")
             said.append(
-                f"tool {tool.name} does not require approval: the rule approval was {was} and is "
-                f"{list(policy.approval)}; declare it with requires_approval=True"
+                f"tool {tool.name} does not require approval: {_rule('approval', before, policy.approval)}; "
+                "declare it with requires_approval=True"
             )
     return said
+
+
+def _rule(name: str, before: Mapping[str, str], today: Sequence[str]) -> str:
+    was, now = before.get(f"policy {name}", "none"), str(list(today))
+    return f"the rule {name} is {now}" if was == now else f"the rule {name} was {was} and is {now}"
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:

@@ -230,6 +230,15 @@ def test_a_tool_that_is_not_declared_is_held_to_the_policy_where_it_is_called(
     assert go_on(run, MILEPOST_POLICY=json.dumps({"tools": ["shout"]})).code == 0
 
 
+@pytest.mark.req("D13")
+def test_a_rule_that_was_there_from_the_beginning_is_named_once(run: RunOnDisk) -> None:
+    run.begin("changing:undeclared", world=str(run.world))
+    policy = json.dumps({"tools": ["search"]})
+    assert go_on(run, MILEPOST_POLICY=policy).code == -9
+    assert go_on(run, MILEPOST_POLICY=policy).said["reason"] == "PolicyChanged"
+    assert last_halt(run).message == "tool shout is not allowed: the rule tools is ['search']"
+
+
 @pytest.mark.req("D13", "G5")
 def test_a_limit_counts_over_all_processes_and_a_higher_one_goes_on(run: RunOnDisk) -> None:
     begun(run)
