@@ -132,7 +132,8 @@ async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[
     step = recorded.step.id
     diff = _diff(recorded.inputs, today)
     message = f"step {step} has other inputs than those that its result is recorded for: {diff}"
-    await _ask(journal, "InputsChanged", message, step, {"step": step, "recorded": before, "now": now})
+    # Not today's inputs, which may be others each time: what is decided is whether the record stands.
+    await _ask(journal, "InputsChanged", message, step, {"step": step, "recorded": before})
 
 
 async def _ask(journal: Journal, reason: str, message: str, place: str, about: codec.JSON) -> None:

@@ -52,6 +52,7 @@ _LATER: Final[Mapping[str, TypeAdapter[Any]]] = {
         ("withdrawn", dict[str, int]),
         ("executions", int),
         ("plans", int),
+        ("halted_at", str),
         ("revalidate", int),
         ("environment", dict[str, str]),
         ("memory", int),

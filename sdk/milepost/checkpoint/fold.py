@@ -203,7 +203,8 @@ class State:
     steps of the executions before a restart, of which there were `executions`. `generations` counts how often
     what a step did was declared to stand no more; `withdrawn` says in which record a step was withdrawn the
     last time. `revalidate` is the record since which recorded results are to be checked again, in branches
-    but those in `revalidated`. `plans` counts the graphs of tasks that were recorded. `environment` is what
+    but those in `revalidated`. `halted_at` is the gate of the last halt that people can
+    decide, `plans` counts the graphs of tasks that were recorded. `environment` is what
     resumes are compared with, `proved_ends` are the attempts of which nothing is at work any more. `memory`
     is the record that has the agent's memory, `memory_at_restart` the one that had it when the execution
     began anew. `closed_groups` are the phases that are over, `degraded` names what was missing for those that
@@ -231,6 +232,7 @@ class State:
     generations: dict[str, int] = field(default_factory=dict)
     withdrawn: dict[str, int] = field(default_factory=dict)
     executions: int = 0
+    halted_at: str = ""
     plans: int = 0
     revalidate: int = 0
     revalidated: set[str] = field(default_factory=set)
@@ -305,7 +307,7 @@ class State:
             case _:
                 raise ValueError(f"{event.kind} leaves no step open")
 
-    def _note(self, event: Event, seq: int, key: str) -> None:  # noqa: C901, PLR0912  (an arm a kind of event)
+    def _note(self, event: Event, seq: int, key: str) -> None:  # noqa: C901, PLR0912, PLR0915  (an arm a kind of event)
         self.gates = gates_after(self.gates, event, seq)
         match event:
             case Started():
@@ -338,8 +340,11 @@ class State:
                 self.memory = seq
             case Claimed():
                 self._claim(event)
-            case Finished() | Halted():
+            case Finished():
                 self.outcome = event
+            case Halted(gate=asked):
+                self.outcome = event
+                self.halted_at = asked.id if asked is not None else ""
             case Degraded(group=group, missing=missing):
                 self.degraded[group] = list(missing)
             case Planned(tasks=tasks):

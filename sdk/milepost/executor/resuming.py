@@ -15,6 +15,7 @@ from milepost.api.resource import OnEnvironmentChange, Phase, ResumeSpec, Strate
 from milepost.checkpoint import codec
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.gates import AnswerType
+from milepost.checkpoint.inbox import Answer
 from milepost.checkpoint.records import Resumed
 from milepost.executor.environment import Difference, Policy, breaches, differences, told
 
@@ -22,6 +23,8 @@ __all__ = ["resume"]
 
 _PLACE: Final = "!environment"
 """No step or gate of an agent's has this place."""
+
+_ABOUT_THE_RUN: Final = (AnswerType.REVALIDATE, AnswerType.RESTART_WITH_CONTEXT)
 
 _log: Final = logging.getLogger("milepost.resume")
 
@@ -34,6 +37,8 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy) -> No
         await journal.halt("PolicyChanged", "; ".join(broken))
     # An author need not declare a tool, and it is held to the rules where it is called.
     journal.breaches = lambda tool: breaches(policy, (tool,), before)
+    if await _ordered(journal):
+        return
     matter = []
     for each in differences(before, today, resumes=agent.resumes):
         if each.matters:
@@ -50,6 +55,26 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy) -> No
         await journal.commit(Resumed(strategy=strategy.value, environment=today, gate=gate))
     elif strategy is not Strategy.EXACT:
         await journal.commit(Resumed(strategy=strategy.value))
+
+
+async def _ordered(journal: Journal) -> bool:
+    """Carry out what a person has answered to the last halt, if it is about the whole run; tell whether.
+
+    Whatever this process would come to: what is different each time may not be met again.
+    """
+    gate = journal.state.halted_at
+    if not gate or gate in journal.state.decisions:
+        return False
+    answer = await journal.answer(gate)
+    if not isinstance(answer, Answer) or answer.type not in _ABOUT_THE_RUN:
+        return False
+    strategy = Strategy(answer.type.value)
+    if strategy is Strategy.RESTART_WITH_CONTEXT and not journal.may_restart:
+        return False
+    decided = await journal.decided(answer, _PLACE)
+    resumed = Resumed(strategy=strategy.value, environment=journal.rules.environment, gate=gate)
+    await journal.commit(decided, resumed)
+    return True
 
 
 def _at_a_resume(state: State, spec: ResumeSpec) -> Strategy:

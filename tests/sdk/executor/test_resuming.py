@@ -160,6 +160,36 @@ def _result(run: RunOnDisk) -> Value:
     return outcome.result
 
 
+@pytest.mark.req("D6")
+def test_a_new_beginning_that_was_ordered_is_made_though_the_cause_is_another_one_each_time(
+    run: RunOnDisk,
+) -> None:
+    begun(run, "moving")
+    assert go_on(run).code == 83
+    assert "is " in last_halt(run).message
+    decide(run, AnswerType.RESTART_WITH_CONTEXT)
+    assert go_on(run).code == 0
+    assert run.lines("ran") == ["a0", "a2", "b"]
+
+
+def test_a_record_that_was_accepted_stands_though_the_inputs_are_others_each_time(run: RunOnDisk) -> None:
+    begun(run, "moving")
+    assert go_on(run).code == 83
+    decide(run, AnswerType.ACCEPT)
+    assert go_on(run).code == 0
+    assert run.lines("ran") == ["a0", "b"]
+
+
+@pytest.mark.req("D6")
+def test_a_new_beginning_that_was_ordered_is_made_though_its_cause_is_gone(run: RunOnDisk) -> None:
+    begun(run, "wavering")
+    assert go_on(run).said["reason"] == "Diverged"
+    decide(run, AnswerType.RESTART_WITH_CONTEXT)
+    assert go_on(run).code == 0
+    assert run.state.executions == 1
+    assert run.lines("ran") == ["a", "b", "c"]
+
+
 @pytest.mark.req("D5")
 def test_a_manifest_can_ask_for_checks_at_every_resume(run: RunOnDisk) -> None:
     begun(run, resume={"strategy": "Revalidate"})

@@ -127,3 +127,26 @@ async def blocking(run: Run, world: str) -> str:
         return "done"
 
     return await run.step("slow", slow)
+
+
+@agent(version="1")
+async def moving(run: Run, world: str) -> list[str]:
+    """A step whose input is another one in each process, and one that comes only in every other process."""
+    starts = Path(world, "starts")
+    number = len(starts.read_text()) if starts.exists() else 0  # noqa: ASYNC240  (a local file)
+    starts.write_text("x" * (number + 1))  # noqa: ASYNC240  (a local file)
+    done = [await run.step("a", note, world, f"a{number}")]
+    die_once(world, "a")
+    return [*done, await run.step("b", note, world, "b")]
+
+
+@agent(version="1")
+async def wavering(run: Run, world: str) -> list[str]:
+    """Steps in an order that is another one in the second process only."""
+    starts = Path(world, "starts")
+    number = len(starts.read_text()) if starts.exists() else 0  # noqa: ASYNC240  (a local file)
+    starts.write_text("x" * (number + 1))  # noqa: ASYNC240  (a local file)
+    names = ["b", "a"] if number == 1 else ["a", "b"]
+    done = [await run.step(name, note, world, name) for name in names]
+    die_once(world, "b")
+    return [*done, await run.step("c", note, world, "c")]
