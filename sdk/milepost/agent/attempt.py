@@ -75,6 +75,7 @@ class Attempt:
     _reached: set[int] = field(default_factory=set)
     _under_way: set[asyncio.Future[None]] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
+    over: bool = False
     _untimed: int = 0
     _left: float | None = None
 
@@ -114,6 +115,11 @@ class Attempt:
         if error is not None:
             raise error
         return await value if inspect.isawaitable(value) else value
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether it is being found out what became of a call, for which the step's time does not count."""
+        return self._untimed > 0
 
     async def ended(self, *, within: float) -> bool:
         """Tell whether the try's thread and calls, if any, have ended, waiting so many seconds for them."""
@@ -223,11 +229,9 @@ class Attempt:
         until = None if self.timeout is None else self.timeout.when()
         if self.timeout is not None and until is not None:
             left = until - asyncio.get_running_loop().time()
-            if left <= 0:
-                yield
-                return
-            self._left = left
-            self.timeout.reschedule(None)
+            if left > 0:
+                self._left = left
+                self.timeout.reschedule(None)
         self._untimed += 1
         try:
             yield

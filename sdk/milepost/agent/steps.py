@@ -331,6 +331,7 @@ class Step:
         timeout = asyncio.timeout(limit)
         try:
             async with timeout:
+                self._watch(attempt, timeout)
                 await self._required()
                 attempt.timeout = timeout
                 return await attempt.run(self.fn, self.arguments)
@@ -338,6 +339,26 @@ class Step:
             if timeout.expired():
                 raise TimeoutError(f"no result within the step's timeout of {limit:g} s") from error
             raise
+        finally:
+            attempt.over = True
+
+    def _watch(self, attempt: Attempt, timeout: asyncio.Timeout) -> None:
+        """End the process where a try that ran into its timeout does not let itself be stopped."""
+        loop = asyncio.get_running_loop()
+
+        def look(*, late: bool) -> None:
+            if attempt.over:
+                return
+            late_now = timeout.expired() and not attempt.is_settling
+            if late and late_now:
+                self.journal.abandon(
+                    f"step {self.place.id} ran into its timeout, and its function has not ended within "
+                    f"another {_WAIT_OUT:g} s; it must not catch CancelledError, or has to raise it again"
+                )
+            loop.call_later(_WAIT_OUT, partial(look, late=late_now))
+
+        if self.options.timeout is not None:
+            loop.call_later(_seconds(self.options.timeout), partial(look, late=False))
 
     async def _waited_out(self, attempt: Attempt) -> None:
         """Return once nothing of the try is at work any more. A thread that does not end ends the process."""

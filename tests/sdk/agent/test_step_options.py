@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -73,6 +74,31 @@ async def test_a_thread_that_does_not_end_ends_the_process(
     finally:
         release.set()
     assert run.events(StepFailure) == []
+
+
+async def test_a_function_that_does_not_let_itself_be_stopped_ends_the_process(
+    run: RunInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "_WAIT_OUT", 0.05)
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    async def agent(run: Run) -> None:
+        await run.step("stuck", stubborn, timeout=0.05)
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    going = asyncio.ensure_future(run.go_on(agent))
+    async with asyncio.timeout(10):
+        while not run.lost:  # noqa: ASYNC110  (it is lost by a callback, which tells nobody)
+            await asyncio.sleep(0.01)
+    assert "step stuck ran into its timeout, and its function has not ended" in str(run.lost[0])
+    release.set()
+    with pytest.raises(AgentStuck):
+        await going
 
 
 async def test_a_timeout_of_the_functions_own_is_not_taken_for_the_steps(run: RunInMemory) -> None:
