@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ class Terminal:
             out = os.open(self.result, os.O_WRONLY | os.O_CREAT)
             os.dup2(out, 1)
             os.chdir(AGENTS)
+            # Where these tests run in the background it is ignored, and would be here.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             environ = {**os.environ, "PYTHONPATH": str(SDK), "XDG_DATA_HOME": str(desk.root / "data")}
             words = [*MAIN, "run", str(manifest), "--store", desk.store.uri]
             # A shell between would be in the foreground in its place.
