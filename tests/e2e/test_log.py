@@ -108,11 +108,11 @@ def test_checkpoints_go_with_their_resource_where_that_is_the_policy(scene: Scen
 
 @pytest.mark.req("B3", "C3")
 def test_an_evicted_run_that_records_five_steps_at_a_time_repeats_none_of_those(scene: Scene) -> None:
-    scene.apply(scene.manifest("batched", steps=14, pause=0.1, spec={"checkpoint": {"everySteps": 5}}))
+    scene.apply(scene.manifest("batched", steps=29, pause=0.2, spec={"checkpoint": {"everySteps": 5}}))
     run_id = scene.until_done("batched", 8)["runId"]
     scene.deployment.kube.evict(scene.namespace, scene.pod("batched", 1)["metadata"]["name"])
     status = scene.until_phase("batched", "Succeeded")
 
-    assert (status["progress"], status["attempt"]) == ("14/14", 2)
-    assert [start["step"] for start in scene.starts(run_id)] == [f"step-{n}" for n in range(1, 15)]
-    scene.expect_once_each(run_id, 14)
+    assert (status["progress"], status["attempt"]) == ("29/29", 2)
+    assert [start["step"] for start in scene.starts(run_id)] == [f"step-{n}" for n in range(1, 30)]
+    scene.expect_once_each(run_id, 29)
