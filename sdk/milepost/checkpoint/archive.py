@@ -76,6 +76,12 @@ class Archive:
                     return part.lines[seq - part.first]
         return None
 
+    def let_go(self, merged: Sequence[Segment]) -> None:
+        """Hold these segments no longer: their records are in one that was written in their place."""
+        with self._lock:
+            for named in merged:
+                self._parts.pop((named.first, named.last), None)
+
     def line(self, head: Head, seq: int) -> bytes:
         """Return the line of record `seq`. Raises as `segment` does."""
         line = self.at_hand(head, seq)

@@ -275,6 +275,7 @@ class Committer:
         outcome = send(self._store, write, self._patience)
         assert isinstance(outcome, Done), "a commit that is not done raises"
         self._at = HeadAt(head, outcome.etag)
+        self._archive.let_go([named for named, _ in merged])
         return Committed(head, commit.record, size + len(body), self._patience.monotonic() - began)
 
     def _merged(self, planned: Draft) -> list[tuple[Segment, tuple[bytes, ...]]]:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from typing_extensions import override
 
+from milepost import Run
 from milepost.checkpoint.archive import Archive, parsed
 from milepost.checkpoint.head import Head, draft
 from milepost.checkpoint.history import load
@@ -17,6 +18,7 @@ from milepost.checkpoint.sealed import segment_key
 from milepost.checkpoint.store import Read
 from milepost.errors import Corrupt, Missing
 from tests.support.histories import KEYS, NOON, a_claim, a_new_head, a_step
+from tests.support.sessions import RunInMemory
 from tests.support.store_doubles import FaultyStore, Numbers
 
 pytestmark = pytest.mark.req("S8", "I4")
@@ -249,3 +251,18 @@ def test_loading_shares_what_it_read(store: Gated, head: Head) -> None:
         archive.record(head, place.seq)
 
     assert len(store.gets) == reads
+
+
+async def test_a_process_holds_nothing_of_what_it_has_merged_away() -> None:
+    run = RunInMemory()
+
+    async def agent(each: Run) -> None:
+        for _ in range(200):
+            await each.step("it", lambda: "x" * 1600)
+
+    await run.go_on(agent)
+
+    committer = run.journals[-1]._committer
+    named = {(segment.first, segment.last) for segment in committer.head.segments}
+    assert any(segment.level for segment in committer.head.segments), "it has merged"
+    assert set(committer.archive._parts) <= named
