@@ -95,8 +95,14 @@ class Waiting:
         """Answer what the clock can answer, and return what is new since the last look."""
         news = []
         try:
+            keys = self.head.at.head.keys
+            # By one listing, however many questions there are.
+            there = {listed.key for listed in self.runs.store.list(keys.inbox)}
             for each in questions:
-                if each.gate.id in self._answers or (found := self._answer_to(each)) is None:
+                if each.gate.id in self._answers:
+                    continue
+                found = self._answer_to(each, there=keys.answer(each.gate.id) in there)
+                if found is None:
                     continue
                 self._answers[each.gate.id] = found
                 news.append(f"{each.label} is {described(found)}")
@@ -109,10 +115,10 @@ class Waiting:
             self._tell(error)
         return news
 
-    def _answer_to(self, question: Question) -> Answer | None:
+    def _answer_to(self, question: Question, *, there: bool) -> Answer | None:
         if told := due(question.gate, self.runs.clock()):
             return give(self.runs, self.head.at.head, question, Said(told), by="")[0]
-        return inbox.read(self.runs.store, self.head.at.head.keys, question.gate.id)
+        return inbox.read(self.runs.store, self.head.at.head.keys, question.gate.id) if there else None
 
     def _ask(self, question: Question, questions: Iterable[Question]) -> None:
         assert self.ask is not None, "there is somebody to ask where there is something to ask"
