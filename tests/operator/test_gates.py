@@ -10,10 +10,14 @@ from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, Decided, Gate, GateOpened, GateType, Waiting
+from milepost.checkpoint.history import HeadAt, summarize
 from milepost.checkpoint.records import Halted
+from milepost.checkpoint.runs import HeadSeen, Runs
+from milepost_operator.shell.stores import _look_into_inbox
 from tests.operator.conftest import Executor, World
 from tests.support.builders import NOON
-from tests.support.histories import some_patience
+from tests.support.histories import a_claim, after, begin, some_patience
+from tests.support.store_doubles import FaultyStore, Numbers
 
 
 def a_gate(type_: GateType = GateType.APPROVAL, *, name: str = "publish", until: str = "") -> Gate:
@@ -142,3 +146,22 @@ async def test_an_approval_does_not_make_a_halted_run_go_on(world: World) -> Non
     answer(world, approval)
     await world.after(60)
     assert (world.status["phase"], len(world.pods)) == ("Halted", 1)
+
+
+@pytest.mark.req("S8")
+def test_looking_for_answers_asks_for_no_gate_by_itself() -> None:
+    store = FaultyStore()
+    opened = [GateOpened(gate=a_gate(name=f"g{number}")) for number in range(20)]
+    head = after(
+        begin(store, entropy=Numbers()).head, a_claim(1), *opened, Waiting(), entropy=Numbers(9)
+    ).head
+    runs = Runs(store, lambda: NOON, Numbers())
+    seen = HeadSeen(summarize(head, store.uri), HeadAt(head, "etag"))
+    store.gets.clear()
+
+    assert not _look_into_inbox(runs, seen, NOON)
+    inbox.give(
+        store, head.keys, inbox.Answer("g-g7", AnswerType.APPROVE, "ann", NOON.isoformat()), some_patience()
+    )
+    assert _look_into_inbox(runs, seen, NOON)
+    assert store.gets == []
