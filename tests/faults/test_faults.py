@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,23 @@ WHERE = [
 ]
 
 
+SHORTER_BY = 8
+"""Requests that a run may save against the clean one, where steps that end together share a commit."""
+
+
 def index_of(share: float, requests: int) -> int:
     """Return the request that is so far into a run of so many, counted from 1."""
     return max(1, round(share * requests))
+
+
+def struck(outcome_of: Callable[[Task], Outcome], agent: str, blow: Blow) -> Outcome:
+    """Return what comes of a run that the blow befalls, or one a little earlier if the run is over before."""
+    for index in range(blow.index, max(0, blow.index - SHORTER_BY), -1):
+        outcome = outcome_of(Point(agent, (replace(blow, index=index),)))
+        assert outcome.verdict.violations == []
+        if outcome.hits:
+            return outcome
+    pytest.fail(f"{agent} was over before {blow}, {SHORTER_BY} times")
 
 
 @pytest.mark.req("C1", "C2", "C4", "D1", "D4", "F-A1", "F-A5", "F-A6", "I1", "I4", "I6", "I12")
@@ -41,9 +56,8 @@ def test_killed_at_any_request_to_its_store_a_run_ends_as_if_it_had_not_been(
 ) -> None:
     index = index_of(share, clean[agent].requests.store)
 
-    outcome = outcome_of(Point(agent, (Blow(index, when),)))
+    outcome = struck(outcome_of, agent, Blow(index, when))
 
-    assert outcome.verdict.violations == []
     assert (outcome.hits, outcome.codes) == (1, {KILLED: 1, Exit.COMMITTED: 1})
 
 
@@ -55,10 +69,8 @@ def test_killed_around_an_effect_it_happens_once_under_one_key(
 ) -> None:
     index = index_of(share, clean["small"].requests.receiver)
 
-    outcome = outcome_of(Point("small", (Blow(index, when, Line.RECEIVER),)))
+    outcome = struck(outcome_of, "small", Blow(index, when, Line.RECEIVER))
 
-    assert outcome.verdict.violations == []
-    assert outcome.hits == 1
     if when is When.AFTER:
         assert outcome.verdict.calls_repeated > 0, "the effect was called for again, and not applied again"
 
@@ -73,10 +85,9 @@ def test_killed_anywhere_a_call_that_must_not_be_repeated_is_made_once(
     requests = clean["careful"].requests
     index = index_of(share, requests.store if line is Line.STORE else requests.receiver)
 
-    outcome = outcome_of(Point("careful", (Blow(index, when, line),)))
+    outcome = struck(outcome_of, "careful", Blow(index, when, line))
 
-    assert outcome.verdict.violations == []
-    assert (outcome.hits, outcome.verdict.calls_repeated) == (1, 0)
+    assert outcome.verdict.calls_repeated == 0
 
 
 @pytest.mark.req("E3", "F-A7", "I3", "I5")
@@ -89,9 +100,8 @@ def test_a_call_of_an_executor_that_sleeps_is_not_made_by_another_before_it_has_
     requests = clean["careful"].requests
     index = index_of(share, requests.store if line is Line.STORE else requests.receiver)
 
-    outcome = outcome_of(Point("careful", (Blow(index, when, line, How.PAUSE),)))
+    outcome = struck(outcome_of, "careful", Blow(index, when, line, How.PAUSE))
 
-    assert outcome.verdict.violations == []
     assert (outcome.paused, outcome.verdict.calls_repeated) == (1, 0)
 
 
@@ -116,9 +126,8 @@ def test_an_executor_that_wakes_after_its_run_has_ended_without_it_is_refused(
 ) -> None:
     index = index_of(0.7, clean[agent].requests.store)
 
-    outcome = outcome_of(Point(agent, (Blow(index, when, how=How.PAUSE),)))
+    outcome = struck(outcome_of, agent, Blow(index, when, how=How.PAUSE))
 
-    assert outcome.verdict.violations == []
     assert (outcome.paused, outcome.codes) == (1, {Exit.FENCED: 1, Exit.COMMITTED: 1})
 
 
