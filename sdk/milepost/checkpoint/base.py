@@ -8,7 +8,6 @@ steps there were where the records themselves are lost. Nothing here does I/O.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.checkpoint.fold import Place, State, parse_totals
-from milepost.checkpoint.formats import NEWEST, Kind
+from milepost.checkpoint.formats import NEWEST, Kind, write_json
 from milepost.checkpoint.gates import parse_gate
 from milepost.checkpoint.records import (
     Finished,
@@ -127,7 +126,7 @@ def make_base(state: State, keys: StoreKeys, nonce: str) -> tuple[Base, bytes]:
         "facts": [[step, *place] for step, place in state.facts.items()],
         "outcome": dump_event(state.outcome) if state.outcome else None,
     }
-    body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    body = write_json(data)
     named = Base(state.epoch, state.seq, nonce, len(body), hashlib.sha256(body).hexdigest())
     return named, body
 

@@ -13,20 +13,17 @@ read before the commit can be made, and the `Commit` which have to be written be
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
-
-from pydantic_core import PydanticSerializationError, to_json
+from typing import Final
 
 from milepost.api.names import Entropy, StoreKeys
 from milepost.api.resource import RETENTION_S, DeletionPolicy, Phase
 from milepost.checkpoint.base import KEPT, Base, base_key
 from milepost.checkpoint.data import changed
 from milepost.checkpoint.fold import Totals, advance, gates_after, parse_totals
-from milepost.checkpoint.formats import NEWEST, Kind, checked
+from milepost.checkpoint.formats import NEWEST, Kind, checked, write_json
 from milepost.checkpoint.gates import GateAt, parse_gate
 from milepost.checkpoint.records import (
     FIRST_DIGEST,
@@ -108,13 +105,11 @@ class Head:
         rest = b"".join(self.tail)
         header = {
             "format": NEWEST[Kind.HEAD],
-            **{name: getattr(self, name) for name in _PLAIN_FIELDS},
+            **vars(self),
             "gates": [gate._asdict() for gate in self.gates],
-            "totals": vars(self.totals),
-            "segments": list(map(vars, self.segments)),
-            "bases": list(map(vars, self.bases)),
         }
-        opening = _json(header)[:-1]
+        del header["tail"]
+        opening = write_json(header)[:-1]
         return opening + _sealed_by(_digest(opening, rest)) + b"\n" + rest
 
     def metadata(self) -> dict[str, str]:
@@ -139,41 +134,6 @@ class Head:
     def records(self) -> tuple[tuple[Record, str], ...]:
         """Return the tail's records with the digests of their lines. Raises Corrupt."""
         return tuple((parse_line(line, self.keys.head), digest_of(line)) for line in self.tail)
-
-
-_PLAIN_FIELDS: Final = (
-    "run_id",
-    "key_root",
-    "cluster",
-    "namespace",
-    "name",
-    "resource_uid",
-    "spec_digest",
-    "epoch",
-    "attempt",
-    "writer",
-    "nonce",
-    "seq",
-    "phase",
-    "chain",
-    "image",
-    "reason",
-    "message",
-    "goal",
-    "created",
-    "updated",
-    "deletion_policy",
-    "retention_s",
-    "memory",
-)
-
-
-def _json(header: dict[str, Any]) -> bytes:
-    # The faster one, which has no form for half of a surrogate pair: a spec's name may hold one.
-    try:
-        return to_json(header)
-    except PydanticSerializationError:
-        return json.dumps(header, separators=(",", ":")).encode()
 
 
 def _digest(opening: bytes, rest: bytes) -> str:

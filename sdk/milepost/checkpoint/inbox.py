@@ -7,13 +7,12 @@ answer fits, is for its writer to know and for the executor to check.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.answers import Done, Lost, Purpose, Write
-from milepost.checkpoint.formats import NEWEST, Kind, checked, read_json, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, checked, read_json, upgrade, write_json
 from milepost.checkpoint.gates import AnswerType, event_gate_id
 from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Found, Store
@@ -58,9 +57,7 @@ def give(store: Store, keys: StoreKeys, answer: Answer, patience: Patience) -> A
     """
     key = keys.answer(answer.gate)
     data = {"format": NEWEST[Kind.ANSWER], **asdict(answer)}
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    body = text.encode("utf-8", "backslashreplace")
-    outcome = send(store, Write(Purpose.ANSWER, key, body), patience)
+    outcome = send(store, Write(Purpose.ANSWER, key, write_json(data)), patience)
     if isinstance(outcome, Lost):
         return _parsed(outcome.found, key, answer.gate)
     assert isinstance(outcome, Done), "there is nothing else that an answer's write can come to"

@@ -9,14 +9,13 @@ The surprise: two operators of one cluster have one id. What keeps those apart i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from milepost.checkpoint.answers import Done, Purpose, Write
-from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade, write_json
 from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, FormatTooNew, RunDeleted, StoreOwnedElsewhere
@@ -39,8 +38,7 @@ class Owner(BaseModel):
 
     def body(self) -> bytes:
         """Return the object's bytes."""
-        fields = {"format": NEWEST[Kind.OWNER], **self.model_dump()}
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return write_json({"format": NEWEST[Kind.OWNER], **vars(self)})
 
 
 def claim_prefix(

@@ -10,7 +10,6 @@ here: whoever wants to know what a log can say reads them side by side.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -18,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from milepost.api.resource import Phase
 from milepost.checkpoint.data import Data, ErrorData, Input, Message, StepPlace, Text, Usage, Value
-from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade, write_json
 from milepost.checkpoint.gates import Decided, Gate, GateOpened, Waiting
 from milepost.errors import Corrupt
 
@@ -404,17 +403,9 @@ def blob_of(event: Event) -> str:
 
 
 def line_of(record: Record) -> bytes:
-    """Return the record as one line of JSON, newline included.
-
-    Text is UTF-8, not escapes: a value that counts as small when it is measured is small in its record too.
-    """
-    data = {
-        "format": NEWEST[Kind.RECORD],
-        **record.model_dump(exclude={"events"}),
-        "events": [dump_event(event) for event in record.events],
-    }
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+    """Return the record as one line of JSON, newline included."""
+    events = [dump_event(event) for event in record.events]
+    return write_json({"format": NEWEST[Kind.RECORD], **vars(record), "events": events}) + b"\n"
 
 
 def digest_of(line: bytes) -> str:

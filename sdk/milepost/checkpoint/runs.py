@@ -7,7 +7,6 @@ made before the name that leads to it, so a name whose head is absent is damage,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,7 +20,7 @@ from milepost.api.summary import HeadSummary, NameRecord, NameState
 from milepost.checkpoint import history
 from milepost.checkpoint.answers import Done, Lost, Purpose, Write
 from milepost.checkpoint.claim import replace_head
-from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade, write_json
 from milepost.checkpoint.head import deleting_head, first_head
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import OPERATOR, Claimed, Event, Finished, Halted, Started
@@ -292,12 +291,11 @@ class Runs:
     def _write_name(self, namespace: str, record: NameRecord, *, etag: str) -> NameSeen | None:
         """Return None once the record stands, else what stands in its place."""
         key = StoreKeys(namespace).name(record.name)
-        body = json.dumps(
-            {"format": NEWEST[Kind.NAME], "nonce": self.entropy(9).hex(), **_NAME_RECORD.dump_python(record)},
-            separators=(",", ":"),
-        ).encode()
+        nonce = self.entropy(9).hex()
+        data = {"format": NEWEST[Kind.NAME], "nonce": nonce, **_NAME_RECORD.dump_python(record)}
+        write = Write(Purpose.NAME, key, write_json(data), etag=etag)
         try:
-            outcome = send(self.store, Write(Purpose.NAME, key, body, etag=etag), self._patience())
+            outcome = send(self.store, write, self._patience())
         except RunDeleted as error:
             raise Stale(f"the name {record.name} was removed meanwhile") from error
         return _name_seen(outcome.found, key) if isinstance(outcome, Lost) else None

@@ -9,13 +9,12 @@ in front, and takes their place. Nothing here does I/O.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from milepost.api.names import StoreKeys
-from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade
+from milepost.checkpoint.formats import NEWEST, Kind, read_json, upgrade, write_json
 from milepost.errors import Corrupt
 
 __all__ = ["FANOUT", "MAX_SEGMENT", "Segment", "header_of", "lines_of", "merging", "seal", "segment_key"]
@@ -83,7 +82,7 @@ def seal(
         "last": last,
         "nonce": nonce,
     }
-    body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + b"".join(every)
+    body = write_json(header) + b"\n" + b"".join(every)
     level = 1 + max(segment.level for segment, _ in merged) if merged else 0
     digest = hashlib.sha256(body).hexdigest()
     return Segment(epoch, first, last, nonce, len(body), digest, level), body
