@@ -1,10 +1,15 @@
-"""What all tests share: reports that can be sent from one process to another."""
+"""What all tests share: reports that can be sent from one process to another, and patience with examples."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 ANSWERED = NOON + timedelta(hours=1)
 """When everybody answers."""
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 # What waits for ever must not be collected, which would unwind it in the middle of another test.
 _frozen: list[asyncio.Task[Any]] = []
@@ -114,10 +114,10 @@ def answer(
         type_,
         **{"by": "ann", "at": ANSWERED.isoformat(), "answer": data, **more},
     )
-    return inbox.give(run.store, run.keys, given, Patience(os.urandom, deadline=5.0))
+    return inbox.give(run.store, run.keys, given, Patience(os.urandom, deadline=60.0))
 
 
 def send(run: RunInMemory | RunOnDisk, data: Any, name: str = "paid", key: str | None = None) -> int:
     """Send an event; return its number."""
     event = Answer("", AnswerType.EVENT, "shop", ANSWERED.isoformat(), answer=data)
-    return inbox.send_event(run.store, run.keys, name, key, event, Patience(os.urandom, deadline=5.0))
+    return inbox.send_event(run.store, run.keys, name, key, event, Patience(os.urandom, deadline=60.0))

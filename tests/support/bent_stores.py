@@ -21,7 +21,6 @@ __all__ = [
     "CarelessS3",
     "Closed",
     "GuardedS3",
-    "Meeting",
     "MixesBodies",
     "Silent",
     "SlowToOne",
@@ -90,17 +89,22 @@ class CreatesTheMissing(Bent):
 
 @dataclass
 class Meeting:
-    """Lets two meet who come at about the same time, so that both have looked before either writes."""
+    """Lets the first who comes wait for a second, so that both have looked before either writes.
 
-    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
-    within: float = 0.2
+    Races are run by threads. The main thread is alone with its store, and waits for nobody.
+    """
+
+    within: float = 60.0
+    _came: int = 0
+    _another: threading.Condition = field(default_factory=threading.Condition)
 
     def meet(self) -> None:
-        try:
-            self.barrier.wait(self.within)
-        except threading.BrokenBarrierError:
-            # Nobody else came.
-            self.barrier.reset()
+        if threading.current_thread() is threading.main_thread():
+            return
+        with self._another:
+            self._came += 1
+            self._another.notify_all()
+            self._another.wait_for(lambda: self._came > 1, self.within)
 
 
 @dataclass

@@ -19,7 +19,6 @@ from tests.support.bent_stores import (
     IgnoresIfNoneMatch,
     KeepsTheDeleted,
     ListsLate,
-    Meeting,
 )
 
 __all__ = ["BROKEN", "LARGE", "PAGE"]
@@ -257,27 +256,13 @@ class RaisesForTheMissing(Bent):
         return found
 
 
-def _hasty() -> Meeting:
-    return Meeting(within=0.02)
-
-
-@dataclass
-class RacesToCreate(ChecksThenCreates):
-    meeting: Meeting = field(default_factory=_hasty)
-
-
-@dataclass
-class RacesToReplace(ChecksThenReplaces):
-    meeting: Meeting = field(default_factory=_hasty)
-
-
 BROKEN: Mapping[type[Bent], str] = {
     RaisesForTheMissing: "a_missing_object_is_absent",
     IgnoresIfNoneMatch: "creating_an_object_twice_clashes_and_keeps_the_first",
     IgnoresIfMatch: "a_stale_etag_clashes_and_changes_nothing",
     CreatesTheMissing: "replacing_a_missing_object_creates_nothing",
-    RacesToCreate: "of_many_creators_exactly_one_wins",
-    RacesToReplace: "of_many_replacements_of_one_state_exactly_one_wins",
+    ChecksThenCreates: "of_many_creators_exactly_one_wins",
+    ChecksThenReplaces: "of_many_replacements_of_one_state_exactly_one_wins",
     DropsMetadata: "an_object_reads_back_as_it_was_written",
     KeepsCapitals: "names_of_metadata_read_back_in_lower_case",
     InheritsMetadata: "metadata_belong_to_one_write_and_are_not_inherited",

@@ -56,7 +56,7 @@ class Outside:
 
     `before` and `after` are what each next call comes to: an error, before or after its effect, or nothing.
     `says` is what each next question is answered with; without one the world itself is looked at. The next
-    call hangs `before` or `after` its effect, or for a `moment`.
+    call hangs `before` or `after` its effect, or for a `moment`; `hangs` is called when it begins to.
     """
 
     before: list[BaseException | None] = field(default_factory=list)
@@ -66,6 +66,7 @@ class Outside:
     applied: dict[str, int] = field(default_factory=dict)
     looking: Callable[[], None] = lambda: None
     hang: str = ""
+    hangs: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         async def was_uploaded(
@@ -98,10 +99,14 @@ class Outside:
         self.log.append((name, call.key, number))
         hang, self.hang = self.hang, ""
         if hang:
+            if hang == "before":
+                self.hangs()
             await asyncio.sleep(0.05 if hang == "moment" else 600 * (hang == "before"))
         if self.before and (error := self.before.pop(0)) is not None:
             raise error
         self.applied[call.key] = number
+        if hang == "after":
+            self.hangs()
         await asyncio.sleep(600 * (hang == "after"))
         if self.after and (error := self.after.pop(0)) is not None:
             raise error

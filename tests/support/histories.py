@@ -106,7 +106,7 @@ def an_outcome(phase: Phase = Phase.SUCCEEDED, **changes: Any) -> Finished:
     return Finished(**{"phase": phase, "reason": "Completed", **changes})
 
 
-def a_new_head(*, entropy: Entropy, keys: StoreKeys = KEYS) -> Head:
+def a_new_head(*, entropy: Entropy, keys: StoreKeys = KEYS, **start: Any) -> Head:
     return first_head(
         keys,
         name="triage",
@@ -114,7 +114,7 @@ def a_new_head(*, entropy: Entropy, keys: StoreKeys = KEYS) -> Head:
         cluster="cluster-1",
         spec_digest="spec-1",
         key_root=keys.run_id,
-        events=(a_start(key_root=keys.run_id),),
+        events=(a_start(**{"key_root": keys.run_id, **start}),),
         at=NOON,
         entropy=entropy,
     ).head

@@ -49,7 +49,8 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 AGENTS = Path(__file__).parent / "agents"
-PATIENCE = 30.0
+PATIENCE = 90.0
+"""Seconds that a process of a busy machine may take for whatever it does: no test is about that."""
 
 
 def wait_until(what: Callable[[], T], patience: float = PATIENCE) -> T:

@@ -15,6 +15,7 @@ from milepost import Misuse, NotStorable, Permanent, Retry, Run, StepFailed
 from milepost.agent.journal import Rules
 from milepost.checkpoint.records import StepCompleted, StepFailure
 from tests.support.histories import an_end
+from tests.support.loop_time import pass_time
 from tests.support.sessions import RunInMemory, wait_until
 from tests.support.store_doubles import Fault
 
@@ -265,7 +266,7 @@ async def test_what_a_thread_raises_reaches_the_step_whatever_it_is(
     run: RunInMemory, error: BaseException
 ) -> None:
     async def agent(run: Run) -> None:
-        await asyncio.wait_for(run.step("it", raising(error), attempts=1), timeout=10)
+        await asyncio.wait_for(run.step("it", raising(error), attempts=1), timeout=60)
 
     with pytest.raises((StepFailed, GeneratorExit)):
         await run.go_on(agent)
@@ -290,14 +291,16 @@ async def test_a_step_that_the_agent_stopped_is_on_record_and_stopped_again_on_a
     run: RunInMemory,
 ) -> None:
     async def forever() -> None:
+        pass_time(60)
         await asyncio.sleep(600)
 
-    async def agent(run: Run) -> str:
+    async def agent(task: Run) -> str:
         try:
-            async with asyncio.timeout(0.1):
-                await run.step("slow", forever)
+            # Of a recorded step nothing is left to do but to be stopped.
+            async with asyncio.timeout(0.1 if run.events(StepFailure) else 60):
+                await task.step("slow", forever)
         except TimeoutError:
-            return await run.step("instead", lambda: "else")
+            return await task.step("instead", lambda: "else")
         return "finished"
 
     assert await run.go_on(agent) == "else"
@@ -320,7 +323,7 @@ async def test_a_step_that_is_stopped_while_it_is_being_recorded_is_stopped_on_a
 
     def hold() -> None:
         loop.call_soon_threadsafe(stop.set)
-        assert stopped.wait(10)
+        assert stopped.wait(60)
 
     async def work() -> str:
         ran.append(1)

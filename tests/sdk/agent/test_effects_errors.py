@@ -12,12 +12,18 @@ from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Halted, Intended, StepCompleted, StepFailure, ToolCalled
 from milepost.errors import RunHalted
 from tests.support.effects import Died, Outside, Paused, Receipt, proved
+from tests.support.loop_time import pass_time
 from tests.support.sessions import RunInMemory, wait_until
 
 AT_ONCE = Retry(wait=0)
 SEVEN = Receipt(number=7)
+TIMEOUT = 60.0
 
 Agent = Callable[[Run], Awaitable[Receipt]]
+
+
+def time_is_up() -> None:
+    pass_time(TIMEOUT)
 
 
 @pytest.fixture
@@ -174,9 +180,8 @@ async def test_a_call_that_is_never_applied_fails_its_step_in_the_end(
 async def test_a_timeout_goes_on_once_it_is_known_what_the_call_came_to(
     run: RunInMemory, paused: Paused, placed: Callable[..., Agent]
 ) -> None:
-    outside = Outside()
-    outside.hang = "after"
-    assert await run.go_on(placed(outside, "upload", timeout=0.5)) == SEVEN
+    outside = Outside(hang="after", hangs=time_is_up)
+    assert await run.go_on(placed(outside, "upload", timeout=TIMEOUT)) == SEVEN
 
     # The first try has timed out, the second is given what the first had come to.
     (failure,) = run.events(StepFailure)
@@ -190,9 +195,8 @@ async def test_a_timeout_goes_on_once_it_is_known_what_the_call_came_to(
 async def test_a_call_that_was_cut_off_before_its_effect_is_made_again(
     run: RunInMemory, placed: Callable[..., Agent]
 ) -> None:
-    outside = Outside()
-    outside.hang = "before"
-    assert await run.go_on(placed(outside, "upload", timeout=0.5)) == SEVEN
+    outside = Outside(hang="before", hangs=time_is_up)
+    assert await run.go_on(placed(outside, "upload", timeout=TIMEOUT)) == SEVEN
 
     assert [name for name, _, _ in outside.log] == ["upload", "ask", "upload"]
 
@@ -204,10 +208,10 @@ async def test_finding_out_what_a_call_came_to_takes_no_time_of_the_steps(
     placed: Callable[..., Agent], first: str
 ) -> None:
     async def long(_: float) -> None:
-        await asyncio.sleep(0.4)
+        pass_time(2 * TIMEOUT)
 
     outside, run = Outside(after=[OSError("reset") if first == "raises" else Died()]), RunInMemory(pause=long)
-    agent = placed(outside, "upload", attempts=1, timeout=0.2)
+    agent = placed(outside, "upload", attempts=1, timeout=TIMEOUT)
     if first == "dies":
         with pytest.raises(Died):
             await run.go_on(agent)
@@ -219,16 +223,17 @@ async def test_finding_out_what_a_call_came_to_takes_no_time_of_the_steps(
 @pytest.mark.req("E3")
 async def test_the_time_of_a_step_runs_again_once_its_calls_are_settled() -> None:
     async def long(_: float) -> None:
-        await asyncio.sleep(0.4)
+        pass_time(2 * TIMEOUT)
 
     outside, run = Outside(after=[OSError("reset"), OSError("reset")]), RunInMemory(pause=long)
 
     async def agent(run: Run) -> None:
         async def body() -> None:
             await asyncio.gather(outside.upload(7), outside.upload(8))
+            time_is_up()
             await asyncio.sleep(600)
 
-        await run.step("it", body, attempts=1, timeout=0.2)
+        await run.step("it", body, attempts=1, timeout=TIMEOUT)
 
     with pytest.raises(StepFailed, match="no result within the step's timeout"):
         await run.go_on(agent)
@@ -240,10 +245,9 @@ async def test_the_time_of_a_step_runs_again_once_its_calls_are_settled() -> Non
 async def test_an_irreversible_call_that_is_cut_off_by_a_timeout_halts_the_run(
     run: RunInMemory, placed: Callable[..., Agent]
 ) -> None:
-    outside = Outside()
-    outside.hang = "after"
+    outside = Outside(hang="after", hangs=time_is_up)
     with pytest.raises(RunHalted, match="CancelledError"):
-        await run.go_on(placed(outside, "mail", timeout=0.05))
+        await run.go_on(placed(outside, "mail", timeout=TIMEOUT))
     with pytest.raises(RunHalted):
         await run.go_on(placed(outside, "mail"))
 

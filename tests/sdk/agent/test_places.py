@@ -10,6 +10,7 @@ import pytest
 
 from milepost import KeyNeeded, Misuse, Run, StepFailed
 from milepost.checkpoint.records import StepCompleted
+from tests.support.loop_time import pass_time
 from tests.support.sessions import RunInMemory
 
 
@@ -240,16 +241,19 @@ async def test_parallel_inside_a_step_is_refused(run: RunInMemory) -> None:
 
 
 async def test_a_parallel_that_the_agent_gave_up_waiting_for_leaves_nothing_running(run: RunInMemory) -> None:
-    ended = []
+    begun, ended = [], []
 
     async def step(number: int) -> None:
+        begun.append(number)
+        if len(begun) == 2:
+            pass_time(60)
         try:
             await asyncio.sleep(600)
         finally:
             ended.append(number)
 
     async def agent(run: Run) -> None:
-        async with asyncio.timeout(0.1):
+        async with asyncio.timeout(60):
             await run.parallel([run.step("it", step, number) for number in range(3)], limit=2)
 
     with pytest.raises(TimeoutError):

@@ -12,7 +12,7 @@ import pytest
 
 from milepost import Retry, Run, StepFailed
 from milepost.agent.journal import Rules
-from milepost.checkpoint.records import Planned, StepCompleted
+from milepost.checkpoint.records import Planned, StepCompleted, StepFailure
 from tests.support.histories import NOON
 from tests.support.sessions import RunInMemory
 
@@ -187,7 +187,8 @@ async def test_a_resume_begins_all_branches_that_were_begun_before_one_of_them_f
             raise OSError("no")
         if number == 3:
             others_ended.set()
-            await asyncio.sleep(0.02)
+            while not run.events(StepFailure):  # noqa: ASYNC110  (it is what the store holds)
+                await asyncio.sleep(0.001)
         return number
 
     def agent(*, end: bool) -> Callable[[Run], Awaitable[Any]]:

@@ -13,6 +13,7 @@ from milepost import Misuse, Retry, Run, StepFailed
 from milepost.agent import steps
 from milepost.checkpoint.records import StepFailure
 from milepost.errors import AgentStuck, RequirementNotMet
+from tests.support.loop_time import pass_time
 from tests.support.sessions import RunInMemory
 
 QUICK = Retry(attempts=2, wait=0.0)
@@ -24,36 +25,45 @@ def run() -> RunInMemory:
 
 
 async def test_a_try_that_takes_too_long_has_failed_and_is_made_again(run: RunInMemory) -> None:
-    delays = [600.0, 0.0]
+    tries: list[int] = []
 
     async def slow() -> str:
-        await asyncio.sleep(delays.pop(0))
+        tries.append(1)
+        if len(tries) == 1:
+            pass_time(60)
+            await asyncio.sleep(600)
         return "in time"
 
     async def agent(run: Run) -> str:
-        return await run.step("slow", slow, timeout=0.05, retry=QUICK)
+        return await run.step("slow", slow, timeout=60, retry=QUICK)
 
     assert await run.go_on(agent) == "in time"
     (failed,) = run.events(StepFailure)
     assert (failed.error.kind, failed.error.message) == (
         "builtins.TimeoutError",
-        "no result within the step's timeout of 0.05 s",
+        "no result within the step's timeout of 60 s",
     )
 
 
 async def test_a_thread_that_is_too_slow_is_waited_out_before_the_next_try(run: RunInMemory) -> None:
-    ended = threading.Event()
+    go_on, ended = threading.Event(), threading.Event()
     tries: list[bool] = []
+    loop = asyncio.get_running_loop()
+
+    def time_is_up() -> None:
+        pass_time(60)
+        loop.call_later(0.1, go_on.set)
 
     def slow() -> str:
         tries.append(ended.is_set())
         if len(tries) == 1:
-            threading.Event().wait(0.3)
+            loop.call_soon_threadsafe(time_is_up)
+            assert go_on.wait(60)
             ended.set()
         return "in time"
 
     async def agent(run: Run) -> str:
-        return await run.step("slow", slow, timeout=0.05, retry=QUICK)
+        return await run.step("slow", slow, timeout=60, retry=QUICK)
 
     assert await run.go_on(agent) == "in time"
     assert tries == [False, True]
@@ -92,7 +102,7 @@ async def test_a_function_that_does_not_let_itself_be_stopped_ends_the_process(
 
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     going = asyncio.ensure_future(run.go_on(agent))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not run.lost:  # noqa: ASYNC110  (it is lost by a callback, which tells nobody)
             await asyncio.sleep(0.01)
     assert "step stuck ran into its timeout, and its function has not ended" in str(run.lost[0])
@@ -159,10 +169,15 @@ async def test_a_requirement_that_raises_fails_the_try_with_its_error(run: RunIn
 
 async def test_a_step_that_is_stopped_is_recorded_before_the_agent_goes_on(run: RunInMemory) -> None:
     seen: list[list[str]] = []
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await asyncio.sleep(600)
 
     async def agent(run: Run) -> str:
         task = asyncio.create_task(run_step(run))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -170,7 +185,7 @@ async def test_a_step_that_is_stopped_is_recorded_before_the_agent_goes_on(run: 
         return await run.step("after", lambda: "after")
 
     async def run_step(run: Run) -> Any:
-        return await run.step("slow", asyncio.sleep, 600)
+        return await run.step("slow", slow)
 
     self = run
     assert await run.go_on(agent) == "after"
@@ -180,14 +195,20 @@ async def test_a_step_that_is_stopped_is_recorded_before_the_agent_goes_on(run: 
 
 async def test_a_thread_of_a_stopped_step_has_ended_before_that_is_recorded(run: RunInMemory) -> None:
     ended: list[str] = []
+    go_on, loop = threading.Event(), asyncio.get_running_loop()
+
+    def time_is_up() -> None:
+        pass_time(60)
+        loop.call_later(0.1, go_on.set)
 
     def slow() -> None:
-        threading.Event().wait(0.3)
+        loop.call_soon_threadsafe(time_is_up)
+        assert go_on.wait(60)
         ended.append("thread")
 
     async def agent(run: Run) -> None:
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(60):
                 await run.step("slow", slow)
         except TimeoutError:
             ended.append("agent")

@@ -558,12 +558,15 @@ async def test_after_a_stop_no_step_starts_and_the_agent_is_left_waiting(run: Ru
         try:
             await task.step("one", begun.append, "one")
             run.journals[-1].stop()
+            stopped.set()
             await task.step("two", begun.append, "two")
         finally:
             unwound.append("agent")
 
+    stopped = asyncio.Event()
     going = asyncio.create_task(run.go_on(agent))
-    done, _ = await asyncio.wait({going}, timeout=0.3)
+    await asyncio.wait_for(stopped.wait(), 60)
+    done, _ = await asyncio.wait({going}, timeout=0.2)
 
     assert (done, begun, unwound) == (set(), ["one"], [])
     going.cancel()
