@@ -105,14 +105,14 @@ def test_a_success_forgets_the_failures() -> None:
 async def test_a_worker_waits_until_something_is_due() -> None:
     queue, time = a_queue()
     queue.put_after("a", 0)
-    await asyncio.wait_for(queue.arrived(), 5)
+    await asyncio.wait_for(queue.arrived(), 60)
     assert queue.take() == "a"
 
     waiting = asyncio.ensure_future(queue.arrived())
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.put("b")
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert time.monotonic() == 0
 
 
@@ -141,13 +141,13 @@ async def test_one_key_is_never_handled_twice_at_once_and_others_go_on() -> None
 
     workers = asyncio.create_task(work(queue, handle, 3))
     queue.put("slow")
-    await asyncio.wait_for(entered.wait(), 5)
+    await asyncio.wait_for(entered.wait(), 60)
     for key in ("slow", "b", "c"):
         queue.put(key)
-    await asyncio.wait_for(three_seen.wait(), 5)
+    await asyncio.wait_for(three_seen.wait(), 60)
     assert sorted(seen) == ["b", "c", "slow"]
     open_door.set()
-    await asyncio.wait_for(all_seen.wait(), 5)
+    await asyncio.wait_for(all_seen.wait(), 60)
     workers.cancel()
     with pytest.raises(asyncio.CancelledError):
         await workers
@@ -161,4 +161,4 @@ async def test_a_handler_that_raises_ends_the_workers_so_that_the_process_ends()
         raise LookupError(key)
 
     with pytest.raises(ExceptionGroup):
-        await asyncio.wait_for(work(queue, handle, 2), 5)
+        await asyncio.wait_for(work(queue, handle, 2), 60)

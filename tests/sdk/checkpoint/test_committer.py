@@ -34,7 +34,7 @@ from tests.support.histories import (
 )
 from tests.support.store_doubles import Fault, FaultyStore, Numbers
 
-pytestmark = pytest.mark.timeout(20)
+PATIENCE = 60.0
 
 
 class Ended(Exception):
@@ -72,7 +72,7 @@ class Executor:
         raise Ended
 
     async def commit(self, *events: Event) -> None:
-        await asyncio.wait_for(self.committer.commit(*events), 5)
+        await asyncio.wait_for(self.committer.commit(*events), PATIENCE)
 
     def stands(self) -> HeadAt:
         found = read_head(self.store, KEYS)
@@ -95,7 +95,7 @@ async def executor() -> AsyncIterator[Executor]:
 
 
 async def every(*waits: Awaitable[None]) -> None:
-    await asyncio.wait_for(asyncio.gather(*waits), 5)
+    await asyncio.wait_for(asyncio.gather(*waits), PATIENCE)
 
 
 async def turn() -> None:
@@ -226,10 +226,10 @@ async def test_a_flush_waits_for_all_that_was_handed_over(executor: Executor) ->
     for task in handed_over:
         task.cancel()
 
-    await asyncio.wait_for(executor.committer.flush(), 5)
+    await asyncio.wait_for(executor.committer.flush(), PATIENCE)
 
     assert len(executor.stored_steps()) == 5
-    await asyncio.wait_for(executor.committer.flush(), 5)
+    await asyncio.wait_for(executor.committer.flush(), PATIENCE)
 
 
 @pytest.mark.req("C4")
@@ -325,14 +325,14 @@ async def test_an_outcome_unknown_at_the_deadline_ends_the_process_and_all_who_w
     executor.store.next_puts(*[Fault.busy()] * 1000)
 
     ends = await asyncio.wait_for(
-        asyncio.gather(*(executor.commit(a_step(name)) for name in "abc"), return_exceptions=True), 5
+        asyncio.gather(*(executor.commit(a_step(name)) for name in "abc"), return_exceptions=True), PATIENCE
     )
 
     assert [type(end) for end in ends] == [Ended] * 3
     assert [type(error) for error in executor.lost] == [StoreUnavailable]
     with pytest.raises(Ended):
         await executor.commit(a_step("d"))
-    await asyncio.wait_for(executor.committer.flush(), 5)
+    await asyncio.wait_for(executor.committer.flush(), PATIENCE)
 
 
 async def test_a_run_deleted_meanwhile_ends_the_process_and_is_not_created_again(executor: Executor) -> None:
@@ -471,11 +471,11 @@ async def test_an_ended_run_takes_no_more_from_the_start() -> None:
 
 
 def _wait(release: threading.Event) -> None:
-    assert release.wait(5), "the test releases every write that it holds"
+    assert release.wait(PATIENCE), "the test releases every write that it holds"
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  the thread that makes it true knows no event
             await asyncio.sleep(0.001)
 
@@ -489,7 +489,7 @@ class TestEverySteps:
 
     async def complete(self, executor: Executor, *steps: str) -> None:
         for step in steps:
-            await asyncio.wait_for(executor.committer.commit(a_step(step), deferrable=True), 5)
+            await asyncio.wait_for(executor.committer.commit(a_step(step), deferrable=True), PATIENCE)
 
     @pytest.mark.req("B3")
     async def test_every_third_completion_makes_three_durable_in_one_write(self, executor: Executor) -> None:
@@ -516,17 +516,17 @@ class TestEverySteps:
 
     async def test_a_flush_makes_them_durable(self, executor: Executor) -> None:
         await self.complete(executor, "one", "two")
-        await asyncio.wait_for(executor.committer.flush(), 5)
+        await asyncio.wait_for(executor.committer.flush(), PATIENCE)
 
         assert executor.stored_steps() == ["one", "two"]
 
     @pytest.mark.req("E1", "I3")
     async def test_settling_makes_durable_what_was_handed_over(self, executor: Executor) -> None:
-        await asyncio.wait_for(executor.committer.settle(), 5)
+        await asyncio.wait_for(executor.committer.settle(), PATIENCE)
         assert executor.store.puts == []
 
         await self.complete(executor, "one", "two")
-        await asyncio.wait_for(executor.committer.settle(), 5)
+        await asyncio.wait_for(executor.committer.settle(), PATIENCE)
 
         assert executor.stored_steps() == ["one", "two"]
 
@@ -582,10 +582,10 @@ class TestLinger:
     """A write that waits a moment for others to join it."""
 
     async def test_those_that_end_meanwhile_share_the_write(self, executor: Executor) -> None:
-        first = asyncio.create_task(executor.committer.commit(a_step("one"), linger=5))
+        first = asyncio.create_task(executor.committer.commit(a_step("one"), linger=600))
         await turn()
         assert executor.store.puts == []
-        second = asyncio.create_task(executor.committer.commit(a_step("two"), linger=5))
+        second = asyncio.create_task(executor.committer.commit(a_step("two"), linger=600))
         await turn()
         await executor.commit(a_step("three"))
         await every(first, second)
@@ -593,14 +593,14 @@ class TestLinger:
         assert executor.stored_records() == [["step_completed"] * 3]
 
     async def test_it_is_written_though_nobody_comes(self, executor: Executor) -> None:
-        await asyncio.wait_for(executor.committer.commit(a_step("one"), linger=0.01), 5)
+        await asyncio.wait_for(executor.committer.commit(a_step("one"), linger=0.01), PATIENCE)
 
         assert executor.stored_steps() == ["one"]
 
     async def test_a_flush_does_not_wait_for_it(self, executor: Executor) -> None:
         lingering = asyncio.create_task(executor.committer.commit(a_step("one"), linger=600))
         await turn()
-        await asyncio.wait_for(executor.committer.flush(), 5)
+        await asyncio.wait_for(executor.committer.flush(), PATIENCE)
         await lingering
 
         assert executor.stored_steps() == ["one"]
@@ -688,11 +688,11 @@ class TestLongRuns:
 
         def hold() -> None:
             sealing.set()
-            assert go_on.wait(10)
+            assert go_on.wait(PATIENCE)
 
         executor.store.next_puts(Fault(before=hold), only="/segments/")
         growing = asyncio.create_task(self.grow(executor, 100, first=1000))
-        assert await asyncio.to_thread(sealing.wait, 10)
+        assert await asyncio.to_thread(sealing.wait, PATIENCE)
         beside = asyncio.create_task(executor.commit(a_step("beside")))
         await turn()
         go_on.set()

@@ -28,7 +28,7 @@ class Terminal:
     """A terminal with `milepost run` in its foreground. What it shows is kept without its colours."""
 
     def __init__(self, desk: Desk, manifest: Path) -> None:
-        self.shown = ""
+        self._raw = b""
         self._read = 0
         self.result = desk.root / "result"
         pid, self._fd = pty.fork()
@@ -44,15 +44,20 @@ class Terminal:
             os.execve(words[0], words, {**environ, "TERM": "xterm", "COLUMNS": "200"})  # noqa: S606  (as above)
         self._pid = pid
 
+    @property
+    def shown(self) -> str:
+        """What was shown so far. A character or a colour of which only a part has come is not yet there."""
+        plain = re.sub(rb"\x1b\[[0-9;?]*([A-Za-z]|$)|\x1b$|\r", b"", self._raw)
+        return plain.decode(errors="ignore")
+
     def sees(self, text: str) -> None:
         """Wait until this is shown, after what was seen before."""
         while text not in self.shown[self._read :]:
             assert select.select([self._fd], [], [], PATIENCE)[0], f"{text!r} is not shown: {self.shown}"
             try:
-                raw = os.read(self._fd, 65536)
+                self._raw += os.read(self._fd, 65536)
             except OSError:
                 raise AssertionError(f"{text!r} is not shown, and it ended: {self.shown}") from None
-            self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", raw.decode()).replace("\r", "")
         self._read = self.shown.index(text, self._read) + len(text)
 
     def types(self, text: str) -> None:

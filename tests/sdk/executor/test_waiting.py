@@ -221,13 +221,13 @@ def test_code_that_comes_to_its_end_while_it_is_recorded_that_it_waits_ends_the_
 ) -> None:
     run.in_s3(s3).begin("waiting:busy_beside", world=str(run.world))
     hold = Hold()
-    with run.executor(MILEPOST_LINGER_SECONDS="1") as executor:
-        wait_until(lambda: gates_of(run))
-        s3.fail(Fault(hold, method="PUT"))
-        assert hold.reached.wait(30)
+    # After the claim and the gate.
+    s3.fail(Fault(hold, method="PUT", key="/head", nth=3))
+    with run.executor(**QUICK) as executor:
+        assert hold.reached.wait(60)
         (run.world / "let-go").touch()
         wait_until(lambda: run.lines("returned"))
-        time.sleep(0.2)
+        time.sleep(0.5)
         hold.release.set()
         ended = executor.ended()
 

@@ -77,7 +77,7 @@ async def beside_a_retry(run: Run, world: str) -> str:
     async def waiting() -> str:
         return (await run.approval("ok", request="?")).by
 
-    retry = Retry(wait=2.5, jitter=0)
+    retry = Retry(wait=1.0, jitter=0)
     return " ".join(await run.parallel([waiting(), run.step("late", fail_once, retry=retry)]))
 
 
