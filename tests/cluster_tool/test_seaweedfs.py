@@ -108,6 +108,6 @@ def test_keys_of_a_namespace_that_comes_later_are_read_without_a_restart(tmp_pat
             server = seaweedfs.with_namespace(before, "late", config)
             known = seaweedfs.knows(server, "late")
             process.send_signal(signal.SIGHUP)
-            wait_until(lambda: seaweedfs.knows(server, "late"), "the keys to be known", within=10)
+            wait_until(lambda: seaweedfs.knows(server, "late"), "the keys to be known", within=60)
 
             assert (known, seaweedfs.knows(server, "team-a")) == (False, True)

@@ -39,7 +39,7 @@ def code_of(error: pytest.ExceptionInfo[ClientError]) -> tuple[int, str]:
 
 
 def send(fake_s3: FakeS3, method: str, path: str, body: bytes, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection(fake_s3.endpoint.removeprefix("http://"), timeout=5)
+    connection = http.client.HTTPConnection(fake_s3.endpoint.removeprefix("http://"), timeout=60)
     try:
         signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=k/", **headers}
         connection.request(method, path, body, signed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_no_increment_of_four_processes_is_lost(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     store.put_new("counter", b"0", {})
     argv = [sys.executable, "-c", INCREMENT, str(tmp_path), str(INCREMENTS)]
-    ended = [process.wait(60) for process in [subprocess.Popen(argv) for _ in range(PROCESSES)]]
+    ended = [process.wait(100) for process in [subprocess.Popen(argv) for _ in range(PROCESSES)]]
     found = store.get("counter")
 
     assert ended == [0] * PROCESSES
@@ -109,7 +110,7 @@ def test_a_killed_writer_leaves_a_whole_object_and_a_store_that_works(tmp_path: 
             wait_for_another(store, etag)
         finally:
             writer.send_signal(signal.SIGKILL)
-            writer.wait(10)
+            writer.wait(60)
         found = store.get("head")
 
         assert isinstance(found, Found)
@@ -119,7 +120,7 @@ def test_a_killed_writer_leaves_a_whole_object_and_a_store_that_works(tmp_path: 
 
 
 def wait_for_another(store: FileStore, etag: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not isinstance(found := store.get("head", unless_etag=etag), Found) or found.body == b"mine":
         assert time.monotonic() < end, "the writer wrote nothing"
         time.sleep(0.01)
@@ -273,7 +274,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until_stopped(pid: int) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         assert time.monotonic() < end, "the process did not stop"
         time.sleep(0.01)
@@ -289,7 +290,10 @@ def test_a_writer_that_is_stopped_keeps_others_out_for_a_bounded_time_and_is_nam
         store.delete("head")
 
     held = f"process {holder.pid} holds it and is stopped"
-    assert answer == Unknown(f"{tmp_path}/.milepost/lock was not free for 0 s; {held}")
+    assert isinstance(answer, Unknown)
+    assert re.fullmatch(
+        rf"{re.escape(str(tmp_path))}/\.milepost/lock was not free for \d+ s; {held}", answer.cause
+    )
     assert held in raised.value.cause
     assert raised.value.waited >= 0.2
     # Readers need no lock, and see nothing of what is half written.
@@ -317,7 +321,7 @@ def test_a_process_that_died_with_the_lock_does_not_keep_it(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     holder.kill()
-    holder.wait(10)
+    holder.wait(60)
     store = FileStore(tmp_path, lock_within=5.0)
 
     stored(store.put_new("other", b"", {}))
@@ -391,4 +395,4 @@ def test_readers_see_whole_objects_while_they_are_replaced(tmp_path: Path) -> No
             etags.add(found.etag)
     finally:
         writer.kill()
-        writer.wait(10)
+        writer.wait(60)

@@ -204,7 +204,7 @@ def test_an_answer_that_does_not_come_in_time_leaves_the_write_unknown(
 
     assert isinstance(answer, Unknown)
     assert answer.cause.startswith("ReadTimeoutError")
-    assert hold.reached.is_set()
+    assert hold.reached.wait(60)
     hold.release.set()
 
 

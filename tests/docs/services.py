@@ -13,9 +13,6 @@ from uuid import uuid4  # noqa: F401  (as above)
 from milepost import Call, Happened, NotHappened, Run, agent, tool  # noqa: F401  (as above)
 from milepost.testing import Ledger
 
-SHOWN_AFTER = 8.0
-"""Seconds after which the shop shows an order."""
-
 
 def folder() -> Path:
     """Return what stands for the outside world: the test kit's folder, or that of a test of its own."""
@@ -55,7 +52,10 @@ class Accounts:
 
 
 class Shop:
-    """Takes orders at once and lists them later. KILLED_BY_SHOP: whoever orders first is killed."""
+    """Takes orders at once and lists them SHOWN_AFTER seconds later, or, where it is not set, never.
+
+    KILLED_BY_SHOP: whoever orders first is killed.
+    """
 
     async def order(self, item: str) -> None:
         first = not self._ordered.exists()
@@ -74,4 +74,5 @@ class Shop:
         return folder() / "ordered-at"
 
 
+SHOWN_AFTER = float(os.environ.get("SHOWN_AFTER", "inf"))
 bank, mail, accounts, shop = Bank(), Mail(), Accounts(), Shop()

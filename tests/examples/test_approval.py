@@ -30,7 +30,7 @@ def pages(folder: Path) -> list[Any]:
 
 
 def waits_for(example: Example, gate: str) -> None:
-    wait_until(lambda: f"waits for approval {gate}" in example.said(), patience=60)
+    wait_until(lambda: f"waits for approval {gate}" in example.said(), patience=100)
 
 
 def executors(example: Example) -> list[int]:
@@ -52,7 +52,7 @@ def test_a_draft_is_denied_and_the_next_one_published_as_it_was_approved(tmp_pat
             "approve", "announcement", "publish=2", "--answer", '{"title": "x", "audience": "all"}'
         )
         example.milepost("approve", "announcement", "publish=2", "--answer", json.dumps(YES))
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=100) == 0
 
     assert refused.returncode != 0
     assert "answer.audience: 'all' is not one of ['everybody', 'customers']" in refused.stderr

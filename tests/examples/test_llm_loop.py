@@ -35,7 +35,7 @@ def test_a_mail_waits_for_a_person_and_the_model_is_not_asked_again(
     example = Example("04-llm-loop", tmp_path, manifest_name=manifest)
     name = example.manifest()["metadata"]["name"]
     with example.running() as process:
-        wait_until(lambda: "waits for approval send_mail" in example.said(), patience=60)
+        wait_until(lambda: "waits for approval send_mail" in example.said(), patience=100)
         os.kill(process.pid, signal.SIGKILL)
     shown = json.loads(example.milepost("gates", name, "--json").stdout)
     sent_before = mails(tmp_path / "world")

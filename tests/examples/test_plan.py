@@ -50,13 +50,13 @@ def reports(example: Example) -> dict[str, str]:
 
 @pytest.mark.req("G2", "D12")
 def test_killed_while_it_reads_it_goes_on_and_reports_on_what_there_is(tmp_path: Path) -> None:
-    example = an_example(tmp_path, pause=1.0)
+    example = an_example(tmp_path, pause=2.0)
 
     with example.running() as process:
         pid = wait_until(lambda: executor_of(example.said()))
         wait_until(lambda: "read-east=report" in example.said())
         os.kill(pid, signal.SIGKILL)
-        assert process.wait(60) == 0, example.said()
+        assert process.wait(100) == 0, example.said()
 
     result = example.result()
     published = result.pop("published")

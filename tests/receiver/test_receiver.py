@@ -33,7 +33,7 @@ class Receiver:
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -57,7 +57,7 @@ class Receiver:
         """Send the signal and return the exit code."""
         if self._process.poll() is None:
             self._process.send_signal(sign)
-        code = self._process.wait(timeout=10)
+        code = self._process.wait(timeout=60)
         self._stdout().close()
         return code
 
@@ -115,7 +115,7 @@ def test_of_many_calls_at_once_with_one_key_exactly_one_is_applied(receiver: Rec
     together = Barrier(16)
 
     def call(_: int) -> bool:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         _, answer = receiver.post("/effects", {}, "r/save")
         return bool(answer["applied"])
 
@@ -215,7 +215,7 @@ def test_a_bad_request_gets_a_plain_sentence_and_leaves_nothing(
 
 
 def test_a_body_that_ends_early_is_refused(receiver: Receiver) -> None:
-    with socket.create_connection(("127.0.0.1", receiver.port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=60) as link:
         link.sendall(b"POST /effects HTTP/1.1\r\nIdempotency-Key: r/save\r\nContent-Length: 10\r\n\r\n{}")
         link.shutdown(socket.SHUT_WR)
         answer = b""

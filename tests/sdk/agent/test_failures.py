@@ -289,7 +289,6 @@ SEEN: dict[str, tuple[Callable[[], BaseException], ErrorData]] = {
 
 
 @pytest.mark.req("S1")
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(("make", "data"), SEEN.values(), ids=SEEN.keys())
 def test_an_error_is_kept_as_data(make: Callable[[], BaseException], data: ErrorData) -> None:
     assert error_data(make()) == data
@@ -315,7 +314,6 @@ def test_an_interrupt_is_no_matter_of_the_message() -> None:
         message_of(Interrupted())
 
 
-@pytest.mark.timeout(20)
 def test_the_leaves_of_a_group_are_few_and_in_order() -> None:
     many = ExceptionGroup(
         "g", [ExceptionGroup("h", [ValueError("a"), ValueError("b")]), *map(KeyError, range(10**5))]

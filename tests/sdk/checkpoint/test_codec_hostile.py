@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from milepost.checkpoint.codec import MAX_BYTES, MAX_DEPTH, DecodeError, decode, digest, dumps, loads
 
-BOUND_SECONDS = 10
+BOUND_SECONDS = 60
 
 
 class Note(BaseModel):

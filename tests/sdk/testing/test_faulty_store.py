@@ -97,7 +97,7 @@ def test_a_request_may_be_held_and_lost(*, after: bool) -> None:
     sender = threading.Thread(target=lambda: told.append(put(store)))
 
     sender.start()
-    assert hold.reached.wait(10)
+    assert hold.reached.wait(60)
     assert isinstance(store.store.get("a"), Found if after else Absent)
     store.faults.clear()
     sender.join()
