@@ -1,15 +1,25 @@
-"""What all tests share: reports that can be sent from one process to another, and patience with examples."""
+"""What all tests share: reports that can be sent between processes, patience with examples, a real server."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tools.cluster import seaweedfs
+from tools.cluster.interface import S3Server
+
 # How long an example takes says how busy the machine is, and nothing of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server() -> Iterator[S3Server]:
+    """One for all tests that keep to keys of their own: it takes seconds to start."""
+    with seaweedfs.server() as server:
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,6 @@ from tools.cluster.interface import Identity, S3Server
 from tools.cluster.progress import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -63,10 +62,9 @@ def test_a_request_is_signed_as_the_signature_of_botocore_says() -> None:
     assert signed["authorization"].endswith(f"Signature={expected}")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with seaweedfs.server() as running:
-        yield running
+@pytest.fixture
+def server(seaweedfs_server: S3Server) -> S3Server:
+    return seaweedfs_server
 
 
 @pytest.mark.s3

@@ -10,7 +10,7 @@ import pytest
 from milepost.checkpoint.s3 import S3Config, S3Store
 from milepost.testing.fake_s3 import FakeS3
 from tests.support.real_s3 import config_on
-from tools.cluster import seaweedfs, versitygw
+from tools.cluster import versitygw
 from tools.cluster.interface import S3Server
 
 pytest.register_assert_rewrite("milepost.testing.store_contract")
@@ -20,12 +20,6 @@ pytest.register_assert_rewrite("milepost.testing.store_contract")
 def fake_s3() -> Iterator[FakeS3]:
     with FakeS3() as s3:
         yield s3
-
-
-@pytest.fixture(scope="session")
-def seaweedfs_server() -> Iterator[S3Server]:
-    with seaweedfs.server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

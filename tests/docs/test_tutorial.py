@@ -147,11 +147,13 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     desk.write("run.yaml", manifest)
     kills_it(reader)
 
-    desk.write("letters.py", with_second_agent(first, second))
+    # Nobody has to be fast enough to kill it any more.
+    desk.write("letters.py", with_second_agent(first, second).replace("asyncio.sleep(1)", "asyncio.sleep(0)"))
     desk.write("run.yaml", f"{manifest}{rerun}")
     is_asked(reader)
 
-    desk.write("test_letters.py", test)
+    # As it stands it tries every place, which takes a minute.
+    desk.write("test_letters.py", test.replace("effects=sent)\n", "effects=sent, max_points=9)\n"))
     reader.does("pytest -q")
     reader.does("sed -i.right \"s/{call.key.replace('\\/', '.')}/{os.getpid()}/\" letters.py")
     reader.does("pytest -q")

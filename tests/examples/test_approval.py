@@ -112,7 +112,7 @@ def test_it_comes_to_the_same_wherever_it_is_killed(
         {"changes": ["Faster", "The parser is new"], "receiver": "file:$MILEPOST_TEST_FOLDER"},
         answers=answers,
         effects=pages,
-        max_points=6,
+        max_points=4,
     )
 
     assert len(report.undisturbed.effects) == published

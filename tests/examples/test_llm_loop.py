@@ -68,7 +68,7 @@ def test_it_comes_to_the_same_wherever_it_is_killed(monkeypatch: pytest.MonkeyPa
         goal="Answer the question from the notes, by mail.",
         answers={"send_mail": Approve()},
         effects=mails,
-        max_points=5,
+        max_points=3,
     )
 
     assert report.undisturbed.effects == [MAIL]
@@ -88,7 +88,7 @@ def test_a_refusal_is_told_to_the_model_which_tries_something_else(monkeypatch: 
         goal="Answer the question from the notes, by mail.",
         answers=editor,
         effects=mails,
-        max_points=4,
+        max_points=2,
     )
 
     assert report.undisturbed.effects == [{**MAIL, "body": f"{NOTE} (say please)"}]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from milepost.checkpoint.store import Stored
 from milepost.errors import StoreNotIsolated, StoreRefused, StoreUnavailable
 from milepost.testing.fake_s3 import FakeS3, Fault, Reply
 from tests.support.bent_stores import Closed
-from tools.cluster import seaweedfs
 from tools.cluster.interface import Identity, S3Server
 
 ALL = ["read _owner", "read team-sibling/", "list team-sibling/", "write below team-sibling/"]
@@ -86,10 +85,9 @@ def test_a_store_that_does_not_answer_proves_nothing() -> None:
             check_isolation(S3Store(s3.config()), "team")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with seaweedfs.server() as running:
-        yield running
+@pytest.fixture
+def server(seaweedfs_server: S3Server) -> S3Server:
+    return seaweedfs_server
 
 
 @pytest.fixture

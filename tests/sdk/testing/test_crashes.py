@@ -38,8 +38,8 @@ def test_a_sound_agent_comes_to_the_same_wherever_it_is_killed() -> None:
         (record, when) for record in records for when in ("before", "after")
     ]
     assert report.crashes[3] == Crash(3, "after", "step double", attempts=2)
-    # After the last record there is nothing left to go on with.
-    assert {each.attempts for each in report.crashes[:-1]} == {2}
+    # After the last record there is nothing left to go on with. Halves that share a record make one less.
+    assert {each.attempts for each in report.crashes[:-1] if each.said is not None} == {2}
     assert report.crashes[-1].attempts == 1
 
 
@@ -116,9 +116,9 @@ def test_effects_may_be_read_by_a_function_of_the_authors() -> None:
 
 
 def test_points_may_be_fewer_and_are_spread() -> None:
-    report = crash_everywhere("kit_agents:sound", max_points=3)
+    report = crash_everywhere("kit_agents:plain", max_points=3)
 
-    assert [each.record for each in report.crashes] == [2, 4, 6]
+    assert [each.record for each in report.crashes] == [2, 3, 4]
 
 
 def test_a_run_that_comes_to_no_such_record_is_not_struck(tmp_path: Path) -> None:
