@@ -81,8 +81,11 @@ async def standing(
     seq = journal.state.completed[place.id].seq
     if seq < branch.stale_before:
         if once:
+            await _check_inputs(journal, recorded, inputs())
             return recorded
-        await _withdraw(journal, place.id, "a step before it was withdrawn after it", anew=False)
+        # With other inputs it is another effect, for which the keys of the last one cannot be used.
+        anew = _digests(recorded.inputs) != _digests(inputs())
+        await _withdraw(journal, place.id, "a step before it was withdrawn after it", anew=anew)
         return None
     await check_order(journal, branch, place, recorded)
     await _check_inputs(journal, recorded, inputs())
@@ -125,8 +128,7 @@ async def _withdraw(journal: Journal, step: str, reason: str, *, anew: bool) -> 
 
 
 async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[Input, ...]) -> None:
-    before = [each.digest for each in recorded.inputs]
-    now = [each.digest for each in today]
+    before, now = _digests(recorded.inputs), _digests(today)
     if before == now:
         return
     step = recorded.step.id
@@ -142,6 +144,10 @@ async def _ask(journal: Journal, reason: str, message: str, place: str, about: c
     decided = await ask(journal, reason, message, place=place, about=about, options=options)
     if decided.type is AnswerType.RESTART_WITH_CONTEXT:
         await journal.restart(decided.gate)
+
+
+def _digests(inputs: tuple[Input, ...]) -> list[str]:
+    return [each.digest for each in inputs]
 
 
 def _diff(before: tuple[Input, ...], now: tuple[Input, ...]) -> str:
@@ -176,7 +182,7 @@ async def adopt(journal: Journal, place: StepPlace, inputs: tuple[Input, ...]) -
     """
     for fact in journal.facts_like(step_component(place.name, key=place.key)):
         recorded = await journal.fact(fact)
-        if [each.digest for each in recorded.inputs] != [each.digest for each in inputs]:
+        if _digests(recorded.inputs) != [each.digest for each in inputs]:
             continue
         if not journal.take_fact(fact):
             continue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from milepost import Retry, Run, StepFailed, record_usage, tool
+from milepost import Call, Retry, Run, StepFailed, record_usage, tool
 from milepost.agent.journal import Rules
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, Decided
@@ -341,6 +341,66 @@ async def test_what_cannot_be_taken_back_stands_whatever_was_withdrawn(run: RunI
     world.good["a"] = False
     assert await revalidate(run, agent(end=False)) == ["a 2", "rocket"]
     assert [each.step for each in run.events(Withdrawn)] == ["make"]
+
+
+@pytest.mark.req("D5", "I3b")
+async def test_what_follows_from_a_withdrawn_step_has_a_new_key_only_where_its_inputs_are_others(
+    run: RunInMemory,
+) -> None:
+    world = World()
+    paid: list[tuple[str, str]] = []
+
+    @tool(effect="keyed")
+    async def pay(call: Call, what: str) -> str:
+        paid.append((call.key.partition("/")[2], what))
+        return what
+
+    def agent(*, end: bool) -> Code:
+        async def code(run: Run) -> list[str]:
+            made = await run.step("make", world.make, "a", valid=world.still)
+            done = [await run.step("for it", pay, made), await run.step("beside it", pay, "the same")]
+            if end:
+                raise Lost
+            return done
+
+        return code
+
+    await lost(run, agent(end=True))
+    world.good["a"] = False
+
+    assert await revalidate(run, agent(end=False)) == ["a 2", "the same"]
+    assert paid == [
+        ("for%20it", "a 1"),
+        ("beside%20it", "the same"),
+        ("for%20it~1", "a 2"),
+        ("beside%20it", "the same"),
+    ]
+    assert [each.anew for each in run.events(Withdrawn)] == [True, True, False]
+
+
+@pytest.mark.req("D5")
+async def test_what_cannot_be_taken_back_and_was_done_with_other_inputs_halts(run: RunInMemory) -> None:
+    world = World()
+
+    def agent(*, end: bool) -> Code:
+        async def code(run: Run) -> str:
+            made = await run.step("make", world.make, "a", valid=world.still)
+            launched = await run.step("launch", launch, made)
+            if end:
+                raise Lost
+            return launched
+
+        return code
+
+    await lost(run, agent(end=True))
+    world.good["a"] = False
+    with pytest.raises(RunHalted):
+        await revalidate(run, agent(end=False))
+    halt = run.events(Halted)[-1]
+
+    assert halt.reason == "InputsChanged"
+    decide(run, halt, AnswerType.ACCEPT)
+    assert await run.go_on(agent(end=False)) == "a 1"
 
 
 async def test_what_failed_for_good_before_a_withdrawal_is_tried_again(run: RunInMemory) -> None:
