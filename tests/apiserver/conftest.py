@@ -38,5 +38,5 @@ def definition(api: ApiServer) -> dict[str, Any]:
             return False
         return True
 
-    wait_until(served, "AgentRun to be served", within=30)
+    wait_until(served, "AgentRun to be served", within=60)
     return api.request("GET", _DEFINITION)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -23,6 +22,7 @@ import pytest
 
 from milepost.testing.fake_s3 import FakeS3
 from tests.support.api_server import JSON_PATCH, MERGE_PATCH, ApiServer, Refused
+from tools.cluster import s3_process
 from tools.cluster.progress import wait_until
 
 Json = dict[str, Any]
@@ -49,11 +49,8 @@ class Operator:
             return False
 
 
-def start(folder: Path, kubeconfig: Path, stores: str) -> Operator:
+def start(folder: Path, kubeconfig: Path, stores: str, port: int) -> Operator:
     (folder / "stores.yaml").write_text(stores)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = folder / "operator.log"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")},
@@ -68,6 +65,13 @@ def start(folder: Path, kubeconfig: Path, stores: str) -> Operator:
             [sys.executable, "-m", "milepost_operator"], env=environment, stdout=out, stderr=out
         )
     return Operator(process, port, log)
+
+
+@pytest.fixture
+def ports() -> Iterator[range]:
+    """Ports that nobody else takes while the test runs."""
+    with s3_process.ports() as block:
+        yield block
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def deep_json() -> Iterator[None]:
 
 
 @pytest.fixture
-def operator(api: ApiServer, bucket: FakeS3, tmp_path: Path) -> Iterator[Operator]:
+def operator(api: ApiServer, bucket: FakeS3, ports: range, tmp_path: Path) -> Iterator[Operator]:
     for path, name, kind in (
         ("/api/v1/namespaces", "team", "Namespace"),
         ("/api/v1/namespaces/team/serviceaccounts", "default", "ServiceAccount"),
@@ -100,7 +104,7 @@ def operator(api: ApiServer, bucket: FakeS3, tmp_path: Path) -> Iterator[Operato
         "allowedNamespaces": ["*"],
         "credentials": {"secretName": "keys"},
     }
-    running = start(tmp_path, api.kubeconfig, json.dumps({"stores": {"default": entry}}))
+    running = start(tmp_path, api.kubeconfig, json.dumps({"stores": {"default": entry}}), ports[0])
     try:
         wait_until(
             running.healthy, "a healthy operator", within=60, hint=lambda: running.log.read_text()[-4000:]
@@ -108,7 +112,7 @@ def operator(api: ApiServer, bucket: FakeS3, tmp_path: Path) -> Iterator[Operato
         yield running
     finally:
         running.process.terminate()
-        running.process.wait(30)
+        running.process.wait(60)
         for raw in api.request("GET", RUNS)["items"]:
             api.request("DELETE", f"{RUNS}/{raw['metadata']['name']}")
         for raw in api.request("GET", PODS)["items"]:
@@ -182,25 +186,25 @@ def test_a_run_gets_a_status_before_its_pod_and_resumes_after_an_eviction(
     api: ApiServer, operator: Operator
 ) -> None:
     apply(api, "docs")
-    wait_until(lambda: len(pods(api, "docs")) == 1, "a first pod", within=30, hint=operator.log.read_text)
+    wait_until(lambda: len(pods(api, "docs")) == 1, "a first pod", within=60, hint=operator.log.read_text)
     first = pods(api, "docs")[0]
     run_pod(api, first)
-    wait_until(lambda: reason(api, "docs") == "Running", "Running", within=30, hint=operator.log.read_text)
+    wait_until(lambda: reason(api, "docs") == "Running", "Running", within=60, hint=operator.log.read_text)
 
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
     api.request("POST", f"{PODS}/{first}/eviction", eviction)
-    wait_until(lambda: reason(api, "docs") == "PodTerminating", "its end to be awaited", within=30)
+    wait_until(lambda: reason(api, "docs") == "PodTerminating", "its end to be awaited", within=60)
     assert pods(api, "docs") == [first]
     end_pod(api, first, 80)
     delete_now(api, first)
     wait_until(
         lambda: any(name.endswith("-2") for name in pods(api, "docs")),
         "a second pod",
-        within=30,
+        within=60,
         hint=operator.log.read_text,
     )
 
-    wait_until(lambda: run(api, "docs")["status"]["attempt"] == 2, "attempt 2 in the status", within=10)
+    wait_until(lambda: run(api, "docs")["status"]["attempt"] == 2, "attempt 2 in the status", within=60)
     status = run(api, "docs")["status"]
     assert status["disruptions"] == {"Evicted": 1}
     assert status["observedGeneration"] == 1
@@ -211,15 +215,15 @@ def test_a_run_gets_a_status_before_its_pod_and_resumes_after_an_eviction(
 
 
 def test_an_operator_that_is_killed_and_started_again_makes_no_second_pod(
-    api: ApiServer, operator: Operator, tmp_path: Path
+    api: ApiServer, operator: Operator, ports: range, tmp_path: Path
 ) -> None:
     apply(api, "again")
-    wait_until(lambda: len(pods(api, "again")) == 1, "a pod", within=30, hint=operator.log.read_text)
+    wait_until(lambda: len(pods(api, "again")) == 1, "a pod", within=60, hint=operator.log.read_text)
     run_pod(api, pods(api, "again")[0])
     operator.process.send_signal(signal.SIGKILL)
-    operator.process.wait(10)
+    operator.process.wait(60)
 
-    successor = start(tmp_path, api.kubeconfig, (tmp_path / "stores.yaml").read_text())
+    successor = start(tmp_path, api.kubeconfig, (tmp_path / "stores.yaml").read_text(), ports[1])
     try:
         wait_until(
             lambda: reason(api, "again") == "Running", "Running", within=60, hint=successor.log.read_text
@@ -227,29 +231,29 @@ def test_an_operator_that_is_killed_and_started_again_makes_no_second_pod(
         assert len(pods(api, "again")) == 1
     finally:
         successor.process.terminate()
-        assert successor.process.wait(30) == 0
+        assert successor.process.wait(60) == 0
 
 
 def test_suspending_deletes_the_pod_and_cancelling_ends_the_run(api: ApiServer, operator: Operator) -> None:
     apply(api, "held")
-    wait_until(lambda: len(pods(api, "held")) == 1, "a pod", within=30, hint=operator.log.read_text)
+    wait_until(lambda: len(pods(api, "held")) == 1, "a pod", within=60, hint=operator.log.read_text)
     patch = [{"op": "add", "path": "/spec/suspend", "value": True}]
     api.request("PATCH", f"{RUNS}/held", patch, content_type=JSON_PATCH)
-    wait_until(lambda: pods(api, "held") == [], "no pod", within=30, hint=operator.log.read_text)
-    wait_until(lambda: reason(api, "held") == "Suspended", "Suspended", within=10)
+    wait_until(lambda: pods(api, "held") == [], "no pod", within=60, hint=operator.log.read_text)
+    wait_until(lambda: reason(api, "held") == "Suspended", "Suspended", within=60)
 
     patch = [{"op": "add", "path": "/spec/cancel", "value": True}]
     api.request("PATCH", f"{RUNS}/held", patch, content_type=JSON_PATCH)
-    wait_until(lambda: run(api, "held")["status"]["phase"] == "Cancelled", "Cancelled", within=30)
+    wait_until(lambda: run(api, "held")["status"]["phase"] == "Cancelled", "Cancelled", within=60)
 
 
 @pytest.mark.parametrize(
     ("stores", "said"), [("stores: [", "not YAML"), ("stores: {a: {}}", "stores.a.bucket: Field required")]
 )
 def test_a_stores_file_with_a_mistake_ends_the_operator_with_its_message(
-    api: ApiServer, tmp_path: Path, stores: str, said: str
+    api: ApiServer, ports: range, tmp_path: Path, stores: str, said: str
 ) -> None:
-    broken = start(tmp_path, api.kubeconfig, stores)
+    broken = start(tmp_path, api.kubeconfig, stores, ports[0])
 
     assert broken.process.wait(60) == 2
     assert said in broken.log.read_text()
@@ -258,7 +262,7 @@ def test_a_stores_file_with_a_mistake_ends_the_operator_with_its_message(
 def test_a_status_made_from_an_older_version_is_refused(api: ApiServer, operator: Operator) -> None:
     apply(api, "versions")
     wait_until(
-        lambda: reason(api, "versions") == "Starting", "Starting", within=30, hint=operator.log.read_text
+        lambda: reason(api, "versions") == "Starting", "Starting", within=60, hint=operator.log.read_text
     )
     stale: list[Json] = [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": "1"},
@@ -276,7 +280,7 @@ def test_the_pod_passes_the_restricted_standard(api: ApiServer, operator: Operat
     api.apply("/api/v1/namespaces/team", namespace)
     apply(api, "safe")
 
-    wait_until(lambda: len(pods(api, "safe")) == 1, "a pod", within=30, hint=operator.log.read_text)
+    wait_until(lambda: len(pods(api, "safe")) == 1, "a pod", within=60, hint=operator.log.read_text)
     assert reason(api, "safe") != "PodRefused"
 
 
@@ -284,7 +288,7 @@ def test_a_pod_that_breaks_a_rule_of_the_cluster_is_said(api: ApiServer, operato
     apply(api, "wrong", pod={"priorityClassName": "none-such"})
 
     wait_until(
-        lambda: reason(api, "wrong") == "PodRefused", "a refusal", within=30, hint=operator.log.read_text
+        lambda: reason(api, "wrong") == "PodRefused", "a refusal", within=60, hint=operator.log.read_text
     )
     with pytest.raises(Refused):
         api.request("GET", f"{PODS}/wrong")

@@ -15,6 +15,7 @@ from tools.cluster.progress import wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("definition")]
 
 operator: Final = process.operator
+ports: Final = process.ports
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from tools.cluster import s3_process
 from tools.cluster.progress import wait_until
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "TABLE", "ApiServer", "Refused", "api_server"]
@@ -100,7 +100,12 @@ class ApiServer:
 @contextlib.contextmanager
 def api_server(etcd: Path, apiserver: Path, folder: Path) -> Iterator[ApiServer]:
     """Start etcd and the API server in `folder`, wait until it is ready, and end both afterwards."""
-    client, peer, port = _free_ports(3)
+    with s3_process.ports() as block:
+        yield from _running(etcd, apiserver, folder, block)
+
+
+def _running(etcd: Path, apiserver: Path, folder: Path, block: range) -> Iterator[ApiServer]:
+    client, peer, port = block[:3]
     storage = f"http://127.0.0.1:{client}"
     (folder / "tokens.csv").write_text(f"{_TOKEN},admin,admin,system:masters\n")
     _key(folder / "accounts.key")
@@ -134,9 +139,9 @@ def api_server(etcd: Path, apiserver: Path, folder: Path) -> Iterator[ApiServer]
     with contextlib.ExitStack() as running:
         for name, argv in programs.items():
             running.enter_context(_program(argv, folder / f"{name}.log"))
-        wait_until(server.ready, "a ready API server", within=60, hint=lambda: _ends_of_logs(folder))
+        wait_until(server.ready, "a ready API server", within=120, hint=lambda: _ends_of_logs(folder))
         # The namespace comes a moment after readiness.
-        wait_until(lambda: _exists(server, "/api/v1/namespaces/default"), "the namespace default", within=30)
+        wait_until(lambda: _exists(server, "/api/v1/namespaces/default"), "the namespace default", within=60)
         yield server
 
 
@@ -161,14 +166,6 @@ def _program(argv: Sequence[str], log: Path) -> Iterator[None]:
         finally:
             process.kill()
             process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _key(path: Path) -> None:
