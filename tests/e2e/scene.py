@@ -13,12 +13,15 @@ from typing import Any
 from tools.cluster.progress import wait_until
 from tools.deployment import Deployment, Kube, NotFound, Receiver
 
-__all__ = ["Scene", "condition"]
+__all__ = ["IN_NO_HURRY", "Scene", "condition"]
 
 Resource = dict[str, Any]
 
 # Generous on purpose: machines are shared, and a test here fails by what happens, not by how fast.
 PATIENCE = 90.0
+
+IN_NO_HURRY: dict[str, Any] = {"pause": 1.0, "later": 0.05}
+"""Inputs of a run that its first pod cannot end before something has befallen it; later ones hurry."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.scene import Scene
+from tests.e2e.scene import IN_NO_HURRY, Scene
 from tools.cluster.interface import ClusterError
 from tools.cluster.progress import wait_until
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 @pytest.mark.req("A3", "K1")
 def test_a_run_whose_inputs_do_not_fit_a_head_survives_an_eviction(scene: Scene) -> None:
-    scene.apply(scene.manifest("large", steps=12, pause=0.3, padding="x" * 100_000))
+    scene.apply(scene.manifest("large", steps=12, padding="x" * 100_000, **IN_NO_HURRY))
     scene.until_done("large", 3)
 
     scene.kube.evict(scene.namespace, scene.pod("large", 1)["metadata"]["name"])

@@ -13,7 +13,7 @@ import pytest
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.opening import open_store
 from milepost.checkpoint.store import Found, Store, Stored
-from tests.e2e.scene import Scene, condition
+from tests.e2e.scene import IN_NO_HURRY, Scene, condition
 from tools.cluster.progress import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -48,8 +48,7 @@ def milepost(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_whose_head_is_damaged_halts_and_goes_on_once_it_is_repaired(
     scene: Scene, store: Store, keys: Path
 ) -> None:
-    # So many steps that it cannot have ended before its pod was told to stop.
-    scene.apply(scene.manifest("hurt", steps=40, pause=0.3))
+    scene.apply(scene.manifest("hurt", steps=20, **IN_NO_HURRY))
     run_id = scene.until_done("hurt", 4)["runId"]
     scene.kube.patch_run(scene.namespace, "hurt", {"suspend": True})
     scene.until_phase("hurt", "Suspended")
@@ -79,7 +78,7 @@ def test_a_run_whose_head_is_damaged_halts_and_goes_on_once_it_is_repaired(
     # The one step whose record was damaged is done again, under the key of the first time.
     begun = Counter(start["step"] for start in scene.starts(run_id))
     assert sum(begun.values()) - len(begun) <= 2, begun
-    scene.expect_once_each(run_id, 40)
+    scene.expect_once_each(run_id, 20)
     assert (
         milepost(
             "store", "verify", url(scene), f"{scene.namespace}/hurt", "--credentials", str(keys)
@@ -108,7 +107,7 @@ def test_checkpoints_go_with_their_resource_where_that_is_the_policy(scene: Scen
 
 @pytest.mark.req("B3", "C3")
 def test_an_evicted_run_that_records_five_steps_at_a_time_repeats_none_of_those(scene: Scene) -> None:
-    scene.apply(scene.manifest("batched", steps=29, pause=0.2, spec={"checkpoint": {"everySteps": 5}}))
+    scene.apply(scene.manifest("batched", steps=29, spec={"checkpoint": {"everySteps": 5}}, **IN_NO_HURRY))
     run_id = scene.until_done("batched", 8)["runId"]
     scene.deployment.kube.evict(scene.namespace, scene.pod("batched", 1)["metadata"]["name"])
     status = scene.until_phase("batched", "Succeeded")

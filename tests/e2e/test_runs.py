@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.e2e.scene import Scene, condition
+from tests.e2e.scene import IN_NO_HURRY, Scene, condition
 from tools.cluster.progress import wait_until
 from tools.deployment.installation import RELEASE, SYSTEM
 
@@ -39,7 +39,7 @@ def test_a_run_completes_and_says_so(scene: Scene) -> None:
 
 @pytest.mark.req("K1", "F-B1", "E6")
 def test_an_evicted_run_goes_on_at_the_next_step(scene: Scene) -> None:
-    scene.apply(scene.manifest("evicted", steps=20, pause=0.3))
+    scene.apply(scene.manifest("evicted", steps=20, **IN_NO_HURRY))
     scene.until_done("evicted", 4)
     first = scene.pod("evicted", 1)
 
@@ -55,7 +55,7 @@ def test_an_evicted_run_goes_on_at_the_next_step(scene: Scene) -> None:
 
 @pytest.mark.req("E6", "F-B6")
 def test_a_pod_deleted_by_force_is_replaced_while_its_container_still_runs(scene: Scene) -> None:
-    scene.apply(scene.manifest("forced", steps=20, pause=0.3))
+    scene.apply(scene.manifest("forced", steps=20, **IN_NO_HURRY))
     scene.until_done("forced", 3)
     first = scene.pod("forced", 1)
 
@@ -68,7 +68,7 @@ def test_a_pod_deleted_by_force_is_replaced_while_its_container_still_runs(scene
 
 @pytest.mark.req("C3", "F-A7", "F-B6")
 def test_an_executor_that_slept_through_its_replacement_is_refused_and_ends(scene: Scene) -> None:
-    scene.apply(scene.manifest("asleep", steps=20, pause=0.3))
+    scene.apply(scene.manifest("asleep", steps=20, **IN_NO_HURRY))
     run_id = scene.until_done("asleep", 3)["runId"]
     first, pids = scene.pod("asleep", 1), scene.processes("asleep", 1)
     for pid in pids:
@@ -144,7 +144,7 @@ def test_an_executor_that_exits_0_in_the_middle_is_no_success(scene: Scene) -> N
 
 @pytest.mark.req("K5", "F-C1")
 def test_an_operator_that_is_killed_in_the_middle_picks_the_run_up(scene: Scene) -> None:
-    scene.apply(scene.manifest("killed-operator", steps=20, pause=0.3))
+    scene.apply(scene.manifest("killed-operator", steps=20, **IN_NO_HURRY))
     scene.until_done("killed-operator", 3)
     for pod in scene.kube.pods(SYSTEM):
         scene.kube.delete_pod(SYSTEM, pod["metadata"]["name"], grace=0)
@@ -159,7 +159,8 @@ def test_an_operator_that_is_killed_in_the_middle_picks_the_run_up(scene: Scene)
 
 @pytest.mark.req("K5", "F-C2", "F-A6")
 def test_a_run_that_ends_while_no_operator_is_there_is_seen_to_have_ended(scene: Scene) -> None:
-    scene.apply(scene.manifest("unattended", steps=6, pause=0.3))
+    # Long enough for the operator to be gone before the end.
+    scene.apply(scene.manifest("unattended", steps=8, pause=1.0))
     scene.until_done("unattended", 2)
     _scale_operator(scene, 0)
     try:
@@ -177,7 +178,7 @@ def test_a_run_that_ends_while_no_operator_is_there_is_seen_to_have_ended(scene:
 
     status = scene.until_phase("unattended", "Succeeded", "Failed")
 
-    assert (status["phase"], status["attempt"], status["result"]) == ("Succeeded", 1, 21)
+    assert (status["phase"], status["attempt"], status["result"]) == ("Succeeded", 1, 36)
 
 
 def _scale_operator(scene: Scene, replicas: int) -> None:
@@ -205,7 +206,7 @@ def test_an_image_that_does_not_exist_is_named_and_not_tried_with_pod_after_pod(
 
 @pytest.mark.req("K6", "K3", "D1")
 def test_a_run_deleted_and_applied_again_goes_on_where_it_was(scene: Scene) -> None:
-    manifest = scene.manifest("again", steps=20, pause=0.3)
+    manifest = scene.manifest("again", steps=20, **IN_NO_HURRY)
     scene.apply(manifest)
     run_id = scene.until_done("again", 3)["runId"]
 
@@ -240,7 +241,7 @@ def test_a_finished_run_applied_again_is_reported_and_nothing_runs(scene: Scene)
 
 @pytest.mark.req("F4")
 def test_a_suspended_run_has_no_pod_and_goes_on_when_it_is_let(scene: Scene) -> None:
-    scene.apply(scene.manifest("held", steps=20, pause=0.3))
+    scene.apply(scene.manifest("held", steps=20, **IN_NO_HURRY))
     scene.until_done("held", 3)
 
     scene.kube.patch_run(scene.namespace, "held", {"suspend": True})
@@ -260,7 +261,7 @@ def test_a_suspended_run_has_no_pod_and_goes_on_when_it_is_let(scene: Scene) -> 
 
 @pytest.mark.req("F4")
 def test_a_cancelled_run_ends_and_stays_ended(scene: Scene) -> None:
-    scene.apply(scene.manifest("called-off", steps=20, pause=0.3))
+    scene.apply(scene.manifest("called-off", steps=20, pause=1.0))
     scene.until_done("called-off", 3)
 
     scene.kube.patch_run(scene.namespace, "called-off", {"cancel": True})

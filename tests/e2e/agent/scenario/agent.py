@@ -18,12 +18,16 @@ def _post(url: str, body: dict[str, Any], **headers: str) -> None:
         pass
 
 
+def _first_pod() -> bool:
+    return os.environ["MILEPOST_ATTEMPT"] == "1"
+
+
 async def _die(death: Death) -> None:
     """End here, in the first pod only.
 
     A container's first process cannot kill itself: SIGKILL has to come from outside. So it waits for it.
     """
-    if os.environ["MILEPOST_ATTEMPT"] != "1":
+    if not _first_pod():
         return
     if death in ("exit-0", "exit-9"):
         os._exit(int(death[-1]))
@@ -32,7 +36,10 @@ async def _die(death: Death) -> None:
 
 
 @tool(effect="keyed")
-async def apply(call: Call, number: int, receiver: str, pause: float, death: Death) -> int:
+async def apply(
+    call: Call, number: int, receiver: str, pause: float, later: float | None, death: Death
+) -> int:
+    """Tell the receiver, pause, and have the effect. In later pods the pause is `later`, if that is given."""
     start = {
         "step": f"step-{number}",
         "key": call.key,
@@ -40,7 +47,7 @@ async def apply(call: Call, number: int, receiver: str, pause: float, death: Dea
         "pod": socket.gethostname(),
     }
     await asyncio.to_thread(_post, f"{receiver}/starts", start)
-    await asyncio.sleep(pause)
+    await asyncio.sleep(pause if later is None or _first_pod() else later)
     headers = {"Idempotency-Key": call.key}
     await asyncio.to_thread(_post, f"{receiver}/effects", {"number": number}, **headers)
     if death != "after-record":
@@ -54,6 +61,7 @@ async def scripted(
     receiver: str,
     steps: int = 6,
     pause: float = 0.2,
+    later: float | None = None,
     death: Death = "",
     at: int = 0,
     padding: str = "",  # noqa: ARG001  a run may have large inputs
@@ -62,7 +70,7 @@ async def scripted(
     total = 0
     for number in range(1, steps + 1):
         mine = death if number == at else ""
-        total += await run.step(f"step-{number}", apply, number, receiver, pause, mine)
+        total += await run.step(f"step-{number}", apply, number, receiver, pause, later, mine)
         if mine == "after-record":
             body = {"step": f"after-{number}", "key": f"{run.id}/after-{number}", "attempt": 1, "pod": "any"}
             await asyncio.to_thread(_post, f"{receiver}/starts", body)
