@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tools.cluster import cgroups, images, local_cluster, mounts, s3_process
+from tools.cluster import archives, cgroups, images, local_cluster, mounts, s3_process
 from tools.cluster.paths import STATE
 from tools.cluster.processes import started_at
 from tools.cluster.progress import wait_until
@@ -87,7 +86,7 @@ def start_pod(cluster: LocalCluster, image: Image, name: str, node: str, *argume
     wait_until(
         lambda: "default" in kubectl(cluster, "-n", NAMESPACE, "get", "serviceaccounts", "-o", "name"),
         "the namespace's service account",
-        within=20,
+        within=60,
     )
     kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(pod))
     kubectl(cluster, "-n", NAMESPACE, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
@@ -98,11 +97,12 @@ def ready(cluster: LocalCluster, node: str) -> bool:
     return kubectl(cluster, "get", "node", node, "-o", f"jsonpath={path}") == "True"
 
 
-def test_a_second_start_of_a_healthy_cluster_returns_at_once(cluster: LocalCluster) -> None:
-    began = time.monotonic()
+def test_a_second_start_of_a_healthy_cluster_starts_nothing(cluster: LocalCluster) -> None:
+    before = [program.pid for program in cluster._programs]
     cluster.up()
 
-    assert time.monotonic() - began < 3
+    assert [program.pid for program in cluster._programs] == before
+    assert None not in before
 
 
 @pytest.mark.parametrize("node", ["node-1", "node-2"])
@@ -124,7 +124,7 @@ def test_a_pod_runs_on_each_node_and_reaches_what_lies_beside_the_cluster(
             f"{cluster.s3.endpoint}/",
             f"http://{receiver.address}:9000/",
         )
-        wait_until(lambda: logs(cluster, f"asks-{node}"), "an answer", within=20)
+        wait_until(lambda: logs(cluster, f"asks-{node}"), "an answer", within=60)
 
         # The S3 server refuses who brings no keys, which is an answer all the same.
         assert logs(cluster, f"asks-{node}") == "[403, 200]\n"
@@ -145,24 +145,24 @@ def test_the_process_of_a_container_is_found_by_its_pod(cluster: LocalCluster, i
 
     assert other.container_pids("found", NAMESPACE, "main") == []
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: started_at(pid) is None, "the process to be dead", within=5)
+    wait_until(lambda: started_at(pid) is None, "the process to be dead", within=60)
 
 
-def test_an_image_is_not_imported_twice(cluster: LocalCluster, image: Image) -> None:
-    began = time.monotonic()
-    cluster.load(image.archive, image.reference)
+def test_an_image_that_a_node_has_is_known_to_be_there(cluster: LocalCluster, image: Image) -> None:
+    """It is the nodes that lack one that it is imported into."""
+    digest = archives.image_digest(image.archive)
 
-    assert time.monotonic() - began < 1
+    assert [node.name for node in cluster.nodes if not node.has(digest, image.reference)] == []
 
 
 def test_a_frozen_node_is_seen_as_not_ready_until_it_thaws(cluster: LocalCluster) -> None:
     node = cluster.nodes[1]
     node.freeze()
     try:
-        wait_until(lambda: not ready(cluster, node.name), "a silent node", within=45, pause=0.5)
+        wait_until(lambda: not ready(cluster, node.name), "a silent node", within=120, pause=0.5)
     finally:
         node.thaw()
-    wait_until(lambda: ready(cluster, node.name), "a ready node", within=30, pause=0.5)
+    wait_until(lambda: ready(cluster, node.name), "a ready node", within=120, pause=0.5)
 
 
 def test_a_node_can_be_cut_off_from_the_store_alone(cluster: LocalCluster) -> None:
@@ -193,7 +193,7 @@ def test_a_lost_node_loses_its_containers_and_comes_back(cluster: LocalCluster, 
     assert started_at(pid) is None
     assert [program.pid for program in node.programs] == [None, None, None]
     node.bring_back()
-    wait_until(lambda: ready(cluster, node.name), "a ready node", within=60, pause=0.5)
+    wait_until(lambda: ready(cluster, node.name), "a ready node", within=120, pause=0.5)
     wait_until(
         lambda: node.container_pids("lost", NAMESPACE, "main") not in ([], [pid]), "the pod again", within=60
     )
@@ -205,14 +205,12 @@ def test_a_start_clears_what_a_crash_left(cluster: LocalCluster, image: Image) -
     containerd = cluster.nodes[0].programs[0]
     assert containerd.pid is not None
     os.kill(containerd.pid, signal.SIGKILL)
-    wait_until(lambda: containerd.pid is None, "containerd to be dead", within=5)
+    wait_until(lambda: containerd.pid is None, "containerd to be dead", within=60)
     assert not cluster.healthy()
 
-    began = time.monotonic()
     cluster.up()
 
     assert cluster.healthy()
-    assert time.monotonic() - began < 30
     assert started_at(orphan) is None
     assert s3_process.takes_conditional_writes(cluster.s3)
 
@@ -221,7 +219,7 @@ def test_a_start_that_was_killed_half_way_is_no_obstacle(cluster: LocalCluster) 
     cluster.down()
     half = subprocess.Popen([sys.executable, "-m", "tools.cluster", "up"], stderr=subprocess.DEVNULL)
     etcd = cluster.paths.run / "programs" / "etcd"
-    wait_until(etcd.exists, "the start to be under way", within=30, pause=0.02)
+    wait_until(etcd.exists, "the start to be under way", within=120, pause=0.02)
     half.kill()
     half.wait()
 
