@@ -123,7 +123,7 @@ STANDING_GUARDS: Final = (
         "steps in flight end before a run begins anew",
         "what they record counts as a part of the new beginning, or is lost",
         f"{_AGENT}/journal.py",
-        "        await self._let_others_end()\n        environment",
+        "        await self._switch.let_others_end()\n        environment",
         "        self.stop()\n        environment",
         _TESTS,
     ),

@@ -133,7 +133,8 @@ class Attempt:
 
         Those that this try has come to are settled; of the others a person has to say.
         """
-        for number, intent in sorted(self.journal.state.intents.get(self.step, {}).items()):
+        intents = self.journal.state.intents.get(self.step)
+        for number, intent in sorted(intents.items()) if intents else ():
             if number not in self._reached:
                 why = "the step was about to make it, and its code does not come to it any more"
                 about = about_intent(intent, None)

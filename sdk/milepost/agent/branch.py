@@ -56,7 +56,8 @@ class Branch:
     _draws: Counter[str] = field(default_factory=Counter)
     _parallels: int = 0
     _ordinal: int = 0
-    # The step without a key that each task started last.
+    # The step without a key that `main` started last, and that each other task did.
+    _line: str = ""
     _lines: WeakKeyDictionary[asyncio.Task[Any], str] = field(default_factory=WeakKeyDictionary)
 
     def place(self, name: str, key: str | int | None) -> StepPlace:
@@ -167,8 +168,12 @@ class Branch:
         task = asyncio.current_task()
         if task is None:
             return None
-        before = self._lines.get(task, "" if task is self.main else None)
-        self._lines[task] = place_id
+        before: str | None
+        if task is self.main:
+            before, self._line = self._line, place_id
+        else:
+            before = self._lines.get(task)
+            self._lines[task] = place_id
         return before
 
     def _in_order(self, name: str) -> bool:

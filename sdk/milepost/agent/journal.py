@@ -1,9 +1,7 @@
 """The engine's one way to the log: what is recorded, making values durable, committing.
 
-It also holds the process's switch: once `stop` was called no step starts any more, and whoever asks to start
-one is left waiting for ever, since unwinding the author's code would run its `finally` blocks for a run that
-is going on elsewhere. Where the run is lost or halted nothing here raises into the author's code, which may
-catch everything: the process ends instead.
+Where the run is lost or halted nothing here raises into the author's code, which may catch everything: the
+process ends instead. Once `stop` was called no step starts any more, see `milepost.agent.switch`.
 
 It is long because it is one object that all parts of the engine share, of short methods: what is recorded,
 making values durable, committing, what runs and what has to wait, what lies ahead of the code.
@@ -15,10 +13,9 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -28,6 +25,7 @@ from milepost.agent.ahead import Ahead
 from milepost.agent.events import Events
 from milepost.agent.memory import Memory
 from milepost.agent.stillness import Stillness
+from milepost.agent.switch import Switch
 from milepost.agent.tools import Tool
 from milepost.agent.unbroken import unbroken
 from milepost.api.names import Entropy
@@ -71,13 +69,7 @@ LINGER: Final = 0.005
 LINGER_AT_GATE: Final = 1.0
 """Seconds without a step in flight after which a run that has come to a gate is taken to wait there."""
 
-HALT_PATIENCE: Final = 30.0
-"""Seconds that steps in flight have to end when the run halts."""
-
 _BLOBS_AT_ONCE: Final = 4
-
-# What stands for the running step in `_in_flight`: tasks that a step has made are parts of it.
-_in_flight: ContextVar[object] = ContextVar("milepost_in_flight", default=None)
 
 _log: Final = logging.getLogger("milepost.run")
 
@@ -121,18 +113,12 @@ class Journal:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
+        # What is recorded so far: always the same one, which the committer folds on.
+        self.state: State = committer.state
         self._values = values.Values(store, committer.head.keys, patience)
         self._committer = committer
         self._patience = patience
-        self._in_flight: set[object] = set()
-        self._halting: set[object] = set()
         self._committing = 0
-        self._stopping = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._landed = asyncio.Event()
-        # Nothing else holds on to what waits for ever, and what is collected is unwound.
-        self._left: list[asyncio.Future[None]] = []
         self._noted: list[Event] = []
         self._planned = self.state.totals.steps_total
         self._tasks: Mapping[str, tuple[str, ...]] = {}
@@ -140,6 +126,7 @@ class Journal:
         self._plans_recorded = 0
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
         self._stillness = Stillness(rules.linger, self._wait)
+        self._switch = Switch(self._stillness)
         self._waits_at: list[str] = []
         self.waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ahead = Ahead(State())
@@ -171,11 +158,6 @@ class Journal:
         if seq:
             copied = await self._event(seq, Remembered, lambda _: True)
             self.memory = Memory(await self._encoded(copied.memory, "the agent's memory"))
-
-    @property
-    def state(self) -> State:
-        """What is recorded so far."""
-        return self._committer.state
 
     @property
     def run_id(self) -> str:
@@ -304,16 +286,20 @@ class Journal:
         self, events: Sequence[Event], completed: Sequence[StepCompleted], *, deferrable: bool
     ) -> None:
         for event in events:
-            if isinstance(event, StepCompleted | StepFailure):
-                self._ahead.pass_by(event.step.branch)
+            match event:
+                case StepCompleted(step=step) | StepFailure(step=step):
+                    self._ahead.pass_by(step.branch)
+                case _:
+                    pass
         noted, self._noted = self._noted, []
         self._committing += 1
-        linger = LINGER if len(self._in_flight) > self._committing else 0.0
+        self._stillness.begin()
+        linger = LINGER if self._switch.in_flight > self._committing else 0.0
         held = deferrable and all(event.step.group in self._together for event in completed)
         try:
-            with self.under_way():
-                await self._committer.commit(*noted, *events, deferrable=deferrable, held=held, linger=linger)
+            await self._committer.commit(*noted, *events, deferrable=deferrable, held=held, linger=linger)
         finally:
+            self._stillness.end()
             self._committing -= 1
 
     async def skip(self, place: StepPlace, reason: str) -> None:
@@ -371,7 +357,7 @@ class Journal:
 
         What is recorded after that belongs to the new beginning. So the other steps in flight end before.
         """
-        await self._let_others_end()
+        await self._switch.let_others_end()
         environment = self.rules.environment
         resumed = Resumed(strategy="RestartWithContext", environment=environment, gate=gate)
         await self._committer.commit(resumed)
@@ -416,7 +402,7 @@ class Journal:
         self._waits_at.append(gate)
         try:
             with self._stillness.frozen(let_go):
-                await self._leave()
+                await self._switch.leave()
         finally:
             # The author's code waits for it no more.
             self._waits_at.remove(gate)
@@ -499,7 +485,7 @@ class Journal:
     def input(self, data: codec.JSON) -> Input:
         """Return the record's form of one encoded argument."""
         raw = codec.dumps(data)
-        digest = codec.digest(data)
+        digest = codec.digest(data, raw)
         if len(raw) <= MAX_INLINE_INPUT:
             return Input(digest=digest, inline=Value(inline=data, size=len(raw)))
         return Input(digest=digest, result_of=self.state.steps_by_result.get(digest, ""))
@@ -510,7 +496,7 @@ class Journal:
 
     def stop(self) -> None:
         """Start no step from now on."""
-        self._stopping = True
+        self._switch.stop()
 
     async def idle(self) -> None:
         """Return once no step is in flight and nothing is on its way to the store.
@@ -518,24 +504,18 @@ class Journal:
         What was only handed over is written at once: there may be no time left after the last step.
         """
         await self._committer.flush()
-        await self._idle.wait()
+        await self._switch.idle()
         await self._committer.flush()
 
     async def may_start(self) -> None:
         """Return if a step may start; never return once the process is stopping, or the run is used up."""
-        if self.rules.limited and not self._stopping:
+        if self.rules.limited and not self._switch.stopping:
             await self._check_limits()
         await self.may_go_on()
 
     async def may_go_on(self) -> None:
         """Return if the agent's code may go on; never return once the process is stopping."""
-        if self._stopping:
-            await self._leave()
-
-    async def _leave(self) -> NoReturn:
-        self._left.append(asyncio.get_running_loop().create_future())
-        await self._left[-1]
-        raise AssertionError("nobody says that it is over")
+        await self._switch.pass_through()
 
     async def _check_limits(self) -> None:
         # What is not durable yet counts, too: nothing would hold back a phase that is recorded as a whole.
@@ -553,22 +533,9 @@ class Journal:
                     "recorded is kept, and with a higher limit the run goes on",
                 )
 
-    @contextmanager
-    def in_flight(self) -> Iterator[None]:
+    def in_flight(self) -> AbstractContextManager[None]:
         """Count a step as running, from its start until its record is durable."""
-        step = object()
-        self._in_flight.add(step)
-        self._idle.clear()
-        mark = _in_flight.set(step)
-        try:
-            with self.under_way():
-                yield
-        finally:
-            _in_flight.reset(mark)
-            self._in_flight.discard(step)
-            self._landed.set()
-            if not self._in_flight:
-                self._idle.set()
+        return self._switch.step()
 
     async def _from_store(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -590,16 +557,6 @@ class Journal:
 
         `gate` takes a person's decision about it, where one can be made.
         """
-        await self._let_others_end()
+        await self._switch.let_others_end()
         await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
         self._committer.lose(RunHalted(reason, message))
-
-    async def _let_others_end(self) -> None:
-        """Start no step any more, and return once all in flight have ended but those that wait here, too."""
-        self.stop()
-        self._halting.add(_in_flight.get())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HALT_PATIENCE):
-                while self._in_flight - self._halting:
-                    self._landed.clear()
-                    await self._landed.wait()

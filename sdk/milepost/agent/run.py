@@ -417,7 +417,9 @@ class Run:
 
 
 def _meta(step: str, meta: Mapping[str, Any] | None) -> dict[str, codec.JSON]:
-    given: object = {} if meta is None else meta
+    if meta is None:
+        return {}
+    given: object = meta
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise Misuse(f"what meta= of step {step!r} holds has names, which are strings, not {given!r}")
     return {name: codec.encode(value, path=f"meta {name}") for name, value in given.items()}

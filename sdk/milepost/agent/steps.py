@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from functools import cached_property, partial
+from functools import partial
 from types import FunctionType
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
@@ -149,6 +149,10 @@ class Step:
     options: Options
     _tries_before: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        # The tool that the step's function is, if it is one.
+        self.tool: Tool[..., Any] | None = self.fn if isinstance(self.fn, Tool) else bound_tool(self.fn)
+
     async def result(self) -> Any:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
         self.journal.begun(self.place.id)
@@ -212,7 +216,8 @@ class Step:
     async def _run(self, inputs: tuple[Input, ...], failed: list[StepFailure]) -> Any:
         attempt = (failed[-1].attempt if failed else 0) + self.journal.state.totals.lost_tries + 1
         # What had failed for good is tried anew where a step before it was withdrawn, and so counted anew.
-        self._tries_before = max((each.attempt for each in failed if each.final), default=0)
+        if failed:
+            self._tries_before = max((each.attempt for each in failed if each.final), default=0)
         # Whether a call has happened that a lost process was about to make is found out in any case.
         if attempt > self._limit() and not self.journal.state.intents.get(self.place.id):
             await self._give_up(attempt - 1, inputs, failed[-1].error if failed else None)
@@ -230,13 +235,10 @@ class Step:
             attempt += 1
 
     def _limit(self) -> int:
-        given = (self.options.attempts, self.options.retry.attempts, self.journal.step_attempts)
-        return self._tries_before + next(limit for limit in given if limit is not None)
-
-    @cached_property
-    def tool(self) -> Tool[..., Any] | None:
-        """The tool that the step's function is, if it is one."""
-        return self.fn if isinstance(self.fn, Tool) else bound_tool(self.fn)
+        limit = self.options.attempts
+        if limit is None:
+            limit = self.options.retry.attempts
+        return self._tries_before + (self.journal.step_attempts if limit is None else limit)
 
     def _declared(self) -> Any:
         return declared_result(self.tool.fn if self.tool else self.fn)
@@ -247,6 +249,8 @@ class Step:
             return (self.journal.input(codec.encode(self.options.inputs, path=path)),)
         if isinstance(self.fn, Bound):
             return (self.journal.input(self.fn.encoded()),)
+        if not self.arguments:
+            return ()
         held = len(self.fn.args) if self.tool is not None and isinstance(self.fn, partial) else 0
         held += self.tool.takes_call if self.tool else 0
         declared = declared_parameters(self.tool.fn if self.tool else self.fn, held + len(self.arguments))[

@@ -33,16 +33,24 @@ class Stillness:
         self._timer: asyncio.TimerHandle | None = None
         self._let_go: list[Callable[[], bool]] = []
 
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Count something as going on."""
+    def begin(self) -> None:
+        """Count something as going on until as many have ended."""
         self._under_way += 1
         self._begun += 1
+
+    def end(self) -> None:
+        """Count one less as going on."""
+        self._under_way -= 1
+        self._watch()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count something as going on meanwhile."""
+        self.begin()
         try:
             yield
         finally:
-            self._under_way -= 1
-            self._watch()
+            self.end()
 
     @contextmanager
     def frozen(self, let_go: Callable[[], bool]) -> Iterator[None]:

@@ -83,6 +83,8 @@ def check_name(name: str) -> str:
 
 
 def _encoded(part: str) -> str:
+    if _PLAIN.issuperset(part):
+        return part
     return "".join(
         char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
         for char in part

@@ -77,11 +77,13 @@ class Committer:
         """Take what the module's own words name. `explain` blocks, and tells people what damage means."""
         self._store = store
         self._at = claimed
-        self._archive = archive or Archive(store, claimed.head.keys)
+        self._keys = claimed.head.keys
+        self._archive = archive or Archive(store, self._keys)
         self._every_steps = every_steps
         self.explain = explain
         self._state = state
         self._totals = state.totals
+        self._uncounted: list[Event] = []
         self._clock = clock
         self._entropy = entropy
         self._patience = patience
@@ -89,6 +91,7 @@ class Committer:
         self._on_commit = on_commit
         self._waiting: list[_Waiting] = []
         self._in_flight: list[_Waiting] = []
+        self._watching: list[asyncio.Future[None]] = []
         self._busy = False
         self._flushing = 0
         self._lingering: asyncio.TimerHandle | None = None
@@ -116,6 +119,9 @@ class Committer:
     @property
     def totals(self) -> Totals:
         """The counts with all that was handed over, durable or not."""
+        for event in self._uncounted:
+            self._totals, _ = advance(self._totals, self._state.phase, event)
+        self._uncounted.clear()
         return self._totals
 
     async def commit(
@@ -138,22 +144,20 @@ class Committer:
         if self._ended:
             raise Misuse("nothing can be recorded after the end of the run")
         self._ended = any(isinstance(event, Finished) for event in events)
-        for event in events:
-            self._totals, _ = advance(self._totals, self._state.phase, event)
+        self._uncounted += events
         waiting = _Waiting(events, asyncio.get_running_loop().create_future(), deferrable, held)
         self._waiting.append(waiting)
-        if held or (deferrable and self._deferred() < self._every_steps):
+        if held or (deferrable and self._every_steps > 1 and self._deferred() < self._every_steps):
             return
         self._write_soon(linger)
-        await asyncio.shield(waiting.done)
+        await waiting.done
 
     async def flush(self) -> None:
         """Return once nothing that was handed over is still on its way."""
         self._flushing += 1
         try:
-            while on_its_way := (*self._in_flight, *self._waiting):
-                self._write_soon()
-                await asyncio.shield(on_its_way[-1].done)
+            while self._in_flight or self._waiting:
+                await self._next_write()
         finally:
             self._flushing -= 1
 
@@ -163,11 +167,10 @@ class Committer:
         try:
             under_way = (*self._in_flight, *self._waiting)
             handed_over = [
-                each.done for each in under_way if each.held or (each.deferred and self._every_steps > 1)
+                each for each in under_way if each.held or (each.deferred and self._every_steps > 1)
             ]
-            if handed_over:
-                self._write_soon()
-                await asyncio.shield(handed_over[-1])
+            while any(each is handed_over[-1] for each in (*self._in_flight, *self._waiting)):
+                await self._next_write()
         finally:
             self._flushing -= 1
 
@@ -179,6 +182,13 @@ class Committer:
         """Give the run up as for a commit: its owner could not read or write what a commit depends on."""
         self._fail(error)
         self._on_lost(error)
+
+    async def _next_write(self) -> None:
+        """Return once one more write has ended. Raises what the run was lost to."""
+        self._write_soon()
+        written = asyncio.get_running_loop().create_future()
+        self._watching.append(written)
+        await written
 
     def _write_soon(self, linger: float = 0.0) -> None:
         if self._busy or (linger and self._lingering is not None):
@@ -206,14 +216,19 @@ class Committer:
             self._fail(error)
             return
         try:
-            self._state.apply(committed.record, committed.head.chain, committed.head.keys.head)
+            self._state.apply(committed.record, committed.head.chain, self._keys.head)
             self._on_commit(committed)
         except Exception as unexpected:  # noqa: BLE001  (whatever it is, callers must not wait for ever)
             self._fail(unexpected)
             self._on_lost(unexpected)
-        written, self._in_flight = self._in_flight, []
-        for waiting in written:
-            waiting.done.set_result(None)
+        written = [*(waiting.done for waiting in self._in_flight), *self._watching]
+        self._in_flight, self._watching = [], []
+        if not self._waiting:
+            self._totals, self._uncounted = self._state.totals, []
+        for done in written:
+            # A caller that was cancelled waits no more.
+            if not done.done():
+                done.set_result(None)
         if self._damage is not None:
             self._halt(self._damage)
         self._busy = self._wanted()
@@ -246,10 +261,11 @@ class Committer:
     def _fail(self, error: BaseException) -> None:
         """Write nothing from now on. Only reached where `on_lost` raises instead of ending the process."""
         self._lost = error
-        for waiting in (*self._in_flight, *self._waiting):
-            waiting.done.set_exception(error)
-            waiting.done.exception()  # a caller that was cancelled does not ask for it any more
-        self._in_flight, self._waiting = [], []
+        for done in (*(each.done for each in (*self._in_flight, *self._waiting)), *self._watching):
+            if not done.done():
+                done.set_exception(error)
+                done.exception()  # where it was handed over nobody asks for it
+        self._in_flight, self._waiting, self._watching = [], [], []
 
     def _write_or_lose(self, events: tuple[Event, ...]) -> Committed:
         """Run in the committer's own thread, so that losing the run ends a process whose loop is blocked."""
@@ -271,7 +287,7 @@ class Committer:
             commit = planned.commit(merged)
         head = commit.head
         body = head.body()
-        write = Write(Purpose.COMMIT, head.keys.head, body, head.metadata(), self._at.etag, head)
+        write = Write(Purpose.COMMIT, self._keys.head, body, head.metadata(), self._at.etag, head)
         outcome = send(self._store, write, self._patience)
         assert isinstance(outcome, Done), "a commit that is not done raises"
         self._at = HeadAt(head, outcome.etag)
@@ -295,15 +311,15 @@ class Committer:
         ending = any(isinstance(event, Finished) for event in planned.record.events)
         if not (planned.sealed or ending) or not base_due(head.segments, head.bases, ending=ending):
             return None
-        return make_base(self._state, head.keys, head.nonce)
+        return make_base(self._state, self._keys, head.nonce)
 
     def _may_let_go(self, commit: Commit) -> bool:
         """Tell whether the commit drops no base, or only after its own was read back as it was written."""
         before, after = self._at.head.bases, commit.head.bases
-        if set(before) <= set(after):
+        if before == after or set(before) <= set(after):
             return True
         try:
-            persist(lambda: read_base(self._store, commit.head.keys, after[-1]), self._patience)
+            persist(lambda: read_base(self._store, self._keys, after[-1]), self._patience)
         except Damaged as error:
             self._damage = RunHalted(type(error).__name__, self.explain(error))
         return self._damage is None
@@ -314,6 +330,8 @@ def _batch(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
 
     So it always fits the head, where it is looked for.
     """
+    if len(waiting) == 1:
+        return waiting, []
     closing = [any(isinstance(event, Finished | Halted) for event in each.events) for each in waiting]
     if closing[0]:
         return waiting[:1], waiting[1:]

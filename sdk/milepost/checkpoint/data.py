@@ -32,11 +32,13 @@ Message: TypeAlias = Annotated[str, BeforeValidator(_cut), BeforeValidator(_prin
 
 
 def changed(whole: D, **changes: Any) -> D:
-    """Return a dataclass with other values in some fields, all of which its constructor takes.
+    """Return a dataclass with other values in some of its fields, whose constructor checks nothing.
 
-    What `dataclasses.replace` does, at a third of its cost; a head has thirty fields and one is made a step.
+    What `dataclasses.replace` does, at a fifth of its cost; a head has thirty fields and one is made a step.
     """
-    return type(whole)(**{**vars(whole), **changes})
+    made = object.__new__(type(whole))
+    vars(made).update(vars(whole), **changes)
+    return made
 
 
 class Data(BaseModel):

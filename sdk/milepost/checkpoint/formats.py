@@ -138,7 +138,7 @@ def read_json(raw: bytes) -> Any:
 
 
 def write_json(data: Mapping[str, Any]) -> bytes:
-    """Return data, in which dataclasses may stand for their fields, as compact JSON.
+    """Return data as compact JSON.
 
     Text is UTF-8, not escapes: a value that counts as small when it is measured is small here too. Raises
     ValueError for NaN and infinities, which `read_json` refuses.
@@ -146,10 +146,10 @@ def write_json(data: Mapping[str, Any]) -> bytes:
     # The faster one. It has no form for half of a surrogate pair, which a file's name may hold.
     with suppress(PydanticSerializationError):
         raw = to_json(data)
-        # It would write those that are no JSON, too; in a text they are harmless.
-        if b"NaN" not in raw and b"Infinity" not in raw:
+        # It would write those that are no JSON, too. One letter is found at a tenth of a word's cost.
+        if not (b"N" in raw and b"NaN" in raw) and not (b"I" in raw and b"Infinity" in raw):
             return raw
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=vars)
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -107,6 +107,9 @@ class Head:
             "format": NEWEST[Kind.HEAD],
             **vars(self),
             "gates": [gate._asdict() for gate in self.gates],
+            "totals": vars(self.totals),
+            "segments": list(map(vars, self.segments)),
+            "bases": list(map(vars, self.bases)),
         }
         del header["tail"]
         opening = write_json(header)[:-1]

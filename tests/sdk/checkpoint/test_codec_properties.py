@@ -132,6 +132,7 @@ def assert_comes_back(value: Any, declared: Any) -> None:
     assert first_difference(value, decode(read, declared)) is None
     assert first_difference(encode(copy, declared), data) is None
     assert digest(encode(value, declared)) == digest(data)
+    assert digest(data, dumps(data)) == digest(data)
 
 
 @pytest.mark.req("S1")

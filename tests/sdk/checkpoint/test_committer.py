@@ -204,6 +204,23 @@ async def test_a_caller_that_is_cancelled_does_not_undo_its_commit_nor_those_aft
     assert executor.committer.state == load(executor.store, executor.stands().head)
 
 
+async def test_a_flush_waits_for_what_a_cancelled_caller_has_handed_over(executor: Executor) -> None:
+    release = threading.Event()
+    executor.store.next_puts(Fault(before=lambda: _wait(release)))
+    commit = asyncio.create_task(executor.commit(a_step("one")))
+    await until(lambda: len(executor.store.puts) == 1)
+    flush = asyncio.create_task(executor.committer.flush())
+    await turn()
+    commit.cancel()
+    await turn()
+    assert not flush.done()
+    release.set()
+
+    await every(flush)
+
+    assert executor.stored_steps() == ["one"]
+
+
 async def test_cancelling_every_task_there_is_stops_no_commit(executor: Executor) -> None:
     release = threading.Event()
     executor.store.next_puts(Fault(before=lambda: _wait(release)))

@@ -91,6 +91,8 @@ def _unsteady(error: RuntimeError, path: str) -> NotStorable:
 
 
 def _store(value: Any, declared: Any, path: str) -> tuple[JSON, Any]:
+    if value is None or type(value) is bool:
+        return value, value
     if _is_plain(value):
         raw = _bounded(dumps(value), path)
         copy = reread(raw)

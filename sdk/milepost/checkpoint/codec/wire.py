@@ -93,12 +93,14 @@ def dumps(data: JSON) -> bytes:
     return _ordered(data).encode()
 
 
-def digest(data: JSON) -> str:
-    """Return the SHA-256, in hex, of `data` with every dict in sorted order.
+def digest(data: JSON, raw: bytes = b"") -> str:
+    """Return the SHA-256, in hex, of `data` with every dict in sorted order. `raw` is its text, if at hand.
 
     Values that differ only in the order of a dict's keys have one digest. It is no content address of
     stored bytes: for that, hash what `dumps` returned. Raises NotStorable where the call stack is too full.
     """
+    if raw and b"{" not in raw:
+        return hashlib.sha256(raw).hexdigest()
     try:
         text = _sorted(data)
         if f'"{TAG}":"dict"' in text:
@@ -146,7 +148,7 @@ def _parts(raw: bytes) -> int:
 
 def reread(raw: bytes) -> JSON:
     """Return the data of a text that `dumps` has just written, without the checks of `loads`."""
-    return json.loads(raw)
+    return json.loads(raw.decode())
 
 
 def _depth(raw: bytes) -> int:
