@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import (
     Any,
     Concatenate,
@@ -204,9 +204,13 @@ def _takes_call(fn: Callable[..., Any]) -> bool:
     first = next(iter(inspect.signature(fn).parameters.values()), None)
     if first is None:
         return False
-    return first.annotation is Call or (
-        isinstance(first.annotation, str) and first.annotation.rpartition(".")[2] == "Call"
-    )
+    if isinstance(first.annotation, str):
+        # Annotations may be texts; this one by itself, since others may name what only type checkers see.
+        name, *inner = first.annotation.split(".")
+        found = getattr(fn, "__globals__", {}).get(name)
+        found = reduce(lambda held, part: getattr(held, part, None), inner, found)
+        return found is Call or (found is None and (inner or [name])[-1] == "Call")
+    return first.annotation is Call
 
 
 def _seconds(value: float | timedelta | None) -> float:

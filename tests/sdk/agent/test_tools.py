@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -500,3 +502,24 @@ async def test_a_call_without_an_effect_waits_for_no_record(outside: Outside) ->
 
     assert await run.go_on(agent) == 7
     assert run.events(StepCompleted) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "declared", "takes_call"),
+    [
+        ("import milepost as m", "m.Call", True),
+        ("from milepost import Call as Place", "Place", True),
+        ("TYPE_CHECKING = False", "Call", True),
+        ("class Call: ...", "Call", False),
+    ],
+    ids=["by its module", "by another name", "seen by type checkers only", "of the author's own"],
+)
+def test_a_call_is_told_by_what_its_annotation_names(
+    tmp_path: Path, before: str, declared: str, *, takes_call: bool
+) -> None:
+    source = f"from __future__ import annotations\n{before}\nasync def ring(first: {declared}): ...\n"
+    (tmp_path / "author.py").write_text(source)
+
+    ring = runpy.run_path(str(tmp_path / "author.py"))["ring"]
+
+    assert tool(effect="none")(ring).takes_call is takes_call
