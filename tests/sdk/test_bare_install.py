@@ -75,7 +75,7 @@ def test_an_agent_runs_and_is_crashed_everywhere_with_nothing_else(python: Path,
     (tmp_path / "letters.py").write_text(AGENT)
     code = (
         "from milepost.testing import crash_everywhere\n"
-        "report = crash_everywhere('letters:letters', {'readers': ['ann', 'bob']})\n"
+        "report = crash_everywhere('letters:letters', {'readers': ['ann', 'bob']}, max_points=4)\n"
         "print(report.undisturbed.result)\n"
     )
     assert ask(python, code, tmp_path).splitlines()[-1] == "2"

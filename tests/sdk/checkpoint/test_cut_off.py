@@ -190,13 +190,18 @@ async def test_wherever_it_is_cut_off_nothing_acknowledged_is_lost_and_the_next_
                 assert len(load(store.inner, head_of(store.inner)).completed) == STEPS
 
 
+_stored: list[MemoryStore] = []
+
+
 async def a_stored_run() -> MemoryStore:
-    """Return a run with three bases that has not ended."""
-    calls = await the_calls()
-    store = Dying(begun(), at=len(calls), applied=False)
-    await live(store)
-    assert len(head_of(store.inner).bases) == 3
-    return store.inner
+    """Return a run with three bases that has not ended. It is the same each time, and made once."""
+    if not _stored:
+        calls = await the_calls()
+        store = Dying(begun(), at=len(calls), applied=False)
+        await live(store)
+        assert len(head_of(store.inner).bases) == 3
+        _stored.append(store.inner)
+    return copy_of(_stored[0])
 
 
 @pytest.mark.req("D3")
