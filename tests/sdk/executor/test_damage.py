@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,21 @@ from tests.support.sessions import Ended, RunOnDisk
 STEPS = 60
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunOnDisk:
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> RunOnDisk:
     """A run whose pod was killed after step 50 of 60."""
-    run = RunOnDisk(tmp_path).begin("long_lived:long_lived", steps=STEPS)
-    killed = run.go_on(WORLD=str(run.world), DIE_AFTER="50")
-    assert killed.code == -9
+    run = RunOnDisk(tmp_path_factory.mktemp("killed")).begin("long_lived:long_lived", steps=STEPS)
+    assert run.go_on(WORLD=str(run.world), DIE_AFTER="50").code == -9
+    return run
+
+
+@pytest.fixture
+def run(killed: RunOnDisk, tmp_path: Path) -> RunOnDisk:
+    """The killed run, in a folder of the test's own."""
+    run = RunOnDisk(tmp_path)
+    for folder in ("store", "world"):
+        shutil.copytree(killed.root / folder, tmp_path / folder, dirs_exist_ok=True)
+    run.keys, run.attempt = killed.keys, killed.attempt
     return run
 
 
