@@ -17,18 +17,19 @@ from typing_extensions import override
 
 from milepost.agent.tools import Tool
 
-__all__ = ["Difference", "Policy", "breaches", "differences", "told"]
+__all__ = ["Difference", "Policy", "breaches", "differences", "image_breach", "told"]
 
 
 class Policy(BaseModel):
     """The administrator's rules of today. None: anything goes.
 
-    `tools` are the names that agents may have, `approval` those that must be approved call by call; both
-    may hold `*` and `?`.
+    `images` are those that may run, `tools` the names that agents may have, `approval` those that must be
+    approved call by call; all may hold `*` and `?`. A process outside of a container has no image.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    images: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
     approval: tuple[str, ...] = ()
 
@@ -73,6 +74,13 @@ def _matters(name: str, before: str | None, resumes: Sequence[str]) -> bool:
 def told(found: Sequence[Difference]) -> str:
     """Return the differences as the rest of a sentence."""
     return "; ".join(map(str, found))
+
+
+def image_breach(policy: Policy, image: str, before: Mapping[str, str]) -> list[str]:
+    """Return how this image breaks today's rules, with the rule's value then and now."""
+    if policy.images is None or not image or _fits(image, policy.images):
+        return []
+    return [f"image {image} is not allowed: {_rule('images', before, policy.images)}"]
 
 
 def breaches(policy: Policy, tools: Sequence[Tool[..., Any]], before: Mapping[str, str]) -> list[str]:

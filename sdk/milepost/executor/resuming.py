@@ -17,7 +17,7 @@ from milepost.checkpoint.fold import State
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.inbox import Answer
 from milepost.checkpoint.records import Resumed
-from milepost.executor.environment import Difference, Policy, breaches, differences, told
+from milepost.executor.environment import Difference, Policy, breaches, differences, image_breach, told
 
 __all__ = ["resume"]
 
@@ -33,7 +33,8 @@ async def resume(journal: Journal, agent: Agent[..., Any], policy: Policy) -> No
     """Return once the agent's code may run; where it may not the run halts, and this does not return."""
     state, today = journal.state, journal.rules.environment
     before = state.environment or {}
-    if broken := breaches(policy, agent.tools, before):
+    image = image_breach(policy, today.get("image", ""), before)
+    if broken := [*image, *breaches(policy, agent.tools, before)]:
         await journal.halt("PolicyChanged", "; ".join(broken))
     # An author need not declare a tool, and it is held to the rules where it is called.
     journal.breaches = lambda tool: breaches(policy, (tool,), before)

@@ -236,16 +236,18 @@ def test_a_manifest_can_decide_beforehand(run: RunOnDisk) -> None:
     [
         ({"tools": ["search", "web_*"]}, "tool send is not allowed: the rule tools was none and is"),
         ({"approval": ["send"]}, "tool send does not require approval: the rule approval was none and is"),
+        ({"images": ["agent@*"]}, "image other@sha256:2 is not allowed: the rule images was none and is"),
     ],
 )
 def test_what_todays_policy_forbids_halts_and_names_the_rule(
     run: RunOnDisk, policy: dict[str, object], says: str
 ) -> None:
     begun(run)
-    halted = go_on(run, MILEPOST_POLICY=json.dumps(policy))
+    halted = go_on(run, MILEPOST_POLICY=json.dumps(policy), MILEPOST_IMAGE="other@sha256:2")
     assert (halted.code, halted.said["reason"]) == (83, "PolicyChanged")
     assert last_halt(run).message.startswith(says)
-    assert go_on(run, MILEPOST_POLICY=json.dumps({"tools": ["search", "send"]})).code == 0
+    allowed = json.dumps({"tools": ["search", "send"], "images": ["agent@*"]})
+    assert go_on(run, MILEPOST_POLICY=allowed, MILEPOST_IMAGE="agent@sha256:2").code == 0
 
 
 @pytest.mark.req("D13")
