@@ -55,6 +55,7 @@ GOALS = {
 IMPORTS = 9
 WARM_UP = 500
 STEPS = 2_000
+ROUNDS = 5
 LONG = 10_000
 RESULT = 1024
 BRANCHES = 1_000
@@ -118,9 +119,17 @@ async def _text() -> str:
 
 
 def noop_step() -> dict[str, Any]:
-    """Return what a step costs that does nothing and whose store is a dictionary."""
+    """Return what a step costs that does nothing and whose store is a dictionary.
 
-    async def agent(run: Run) -> dict[str, Any]:
+    It is the least of a few rounds: whatever else the machine does can only add to it.
+    """
+    rounds = [_noop_round() for _ in range(ROUNDS)]
+    return {name: min(each[name] for each in rounds) for name in rounds[0]}
+
+
+def _noop_round() -> dict[str, float]:
+
+    async def agent(run: Run) -> dict[str, float]:
         for _ in range(WARM_UP):
             await run.step("warm", _nothing)
         cpu, wall = time.process_time(), time.perf_counter()
