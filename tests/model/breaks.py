@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from typing_extensions import override
 
@@ -32,25 +31,13 @@ from milepost.checkpoint.store import Answer, Clash, Found, Gone, Listed, Read, 
 from milepost.errors import Fenced, StoreUnavailable
 from tests.model import code
 from tests.model.code import Code, Written
+from tests.model.life_breaks import LIFE_BREAKS, ignores_if_none_match
 from tests.model.passes import one_pass
 from tests.model.replay import PATIENT, Draws, Put, Reply, Scripted, etag_of, honest
+from tests.model.scenario import Break
 from tests.support.histories import NOON
 
 __all__ = ["BREAKS", "Break"]
-
-
-@dataclass(frozen=True)
-class Break:
-    """A guard that is taken away, and the scenario that shows what it was for.
-
-    `finish`: it is found by a fresh pod that cannot end the run. All others have to show without.
-    """
-
-    name: str
-    scenario: str
-    code: Code
-    bound: Mapping[str, Any] = field(default_factory=dict)
-    finish: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,14 +93,6 @@ class _CreatesWhatIsGone(_Between):
 
 def _ignores_if_match(bucket: dict[str, int], put: Put) -> Reply:
     if put.etag and put.key in bucket:
-        bucket[put.key] = put.body
-        return Reply("stored", put.body)
-    return honest(bucket, put)
-
-
-def _ignores_if_none_match(bucket: dict[str, int], put: Put) -> Reply:
-    standing = bucket.get(put.key)
-    if not put.etag and standing is not None:
         bucket[put.key] = put.body
         return Reply("stored", put.body)
     return honest(bucket, put)
@@ -314,7 +293,7 @@ BREAKS = (
     Break("412 taken for success", "two executors", Code(store=_through(_ClashIsSuccess))),
     Break("a new body after silence", "two executors", Code(commit=_new_body_after_silence)),
     Break("a store that ignores If-Match", "two executors", Code(bucket=_ignores_if_match)),
-    Break("a store that ignores If-None-Match", "another spec", Code(bucket=_ignores_if_none_match)),
+    Break("a store that ignores If-None-Match", "another spec", Code(bucket=ignores_if_none_match)),
     Break("any attempt may claim", "two executors", Code(claim=_any_attempt_claims)),
     Break("no claim while somebody holds the run", "a crash", Code(claim=_only_nobodys_run), finish=True),
     Break("no new epoch at a claim", "two executors", Code(claim=_no_new_epoch)),
@@ -347,4 +326,5 @@ BREAKS = (
         "another spec",
         Code(one_pass=partial(one_pass, again=False)),
     ),
+    *LIFE_BREAKS,
 )

@@ -6,8 +6,10 @@ patience without end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from typing_extensions import override
 
@@ -20,9 +22,10 @@ from milepost.checkpoint.deletion import Sweeper
 from milepost.checkpoint.fold import State
 from milepost.checkpoint.history import HeadAt
 from milepost.checkpoint.records import Claimed, Event, Halted, Value
-from milepost.checkpoint.runs import Runs
+from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.store import Store
 from milepost.checkpoint.sweep import Living
+from milepost_operator.shell.stores import _look_into_inbox
 from tests.model.passes import CLUSTER, one_pass, resource_in
 from tests.model.replay import PATIENT, Draws, Put, Reply, honest
 from tests.support.histories import NOON
@@ -139,15 +142,25 @@ def operate(store: Store, entropy: Draws) -> str:
     return one_pass(store, entropy, again=True)
 
 
+def look(runs: Runs, head: HeadSeen, now: datetime) -> bool:
+    return _look_into_inbox(runs, head, now)
+
+
 def itself(store: Store) -> Store:
     return store
+
+
+@contextmanager
+def as_it_is() -> Iterator[None]:
+    yield
 
 
 @dataclass(frozen=True)
 class Code:
     """What the processes of a scenario run: the product, but for what a break replaces.
 
-    `store` is what stands between the product and its store, `bucket` how the store answers a write.
+    `store` is what stands between the product and its store, `bucket` how the store answers a write. In
+    `bent` whole executors, and the people around them, do what they do.
     """
 
     claim: Callable[[Store, StoreKeys, Claimed, Entropy], claiming.Claim] = claim
@@ -160,5 +173,7 @@ class Code:
     keep: Callable[[Store, StoreKeys, str], Value] = keep
     key: Callable[[str, str, int], str] = key
     recorded: Callable[[State, str], bool] = recorded
+    look: Callable[[Runs, HeadSeen, datetime], bool] = look
     store: Callable[[Store], Store] = itself
     bucket: Callable[[dict[str, int], Put], Reply] = honest
+    bent: Callable[[], AbstractContextManager[None]] = as_it_is

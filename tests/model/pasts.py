@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.base import make_base
@@ -23,9 +24,9 @@ FAT = 16_000
 """Characters of a result of which two do not fit one tail: from the second on, each seals the one before."""
 
 
-def begun(tables: Tables, run: str) -> Objects:
-    """Return a run that nobody has claimed."""
-    head = a_new_head(entropy=Draws(f"begin {run}"), keys=tables.keys(run))
+def begun(tables: Tables, run: str, **start: Any) -> Objects:
+    """Return a run that nobody has claimed; `start` is what it was asked for, where that is not the dull."""
+    head = a_new_head(entropy=Draws(f"begin {run}"), keys=tables.keys(run), **start)
     return ((head.keys.head, tables.bodies.number(head.body())),)
 
 

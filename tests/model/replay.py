@@ -36,6 +36,8 @@ from milepost.errors import MilepostError
 __all__ = [
     "PATIENT",
     "Activity",
+    "Ask",
+    "Asks",
     "Bytes",
     "Delete",
     "Draws",
@@ -44,14 +46,17 @@ __all__ = [
     "Outcome",
     "Put",
     "Raised",
+    "Reach",
     "Replayer",
     "Reply",
     "Request",
     "Returned",
     "Scripted",
+    "Settle",
     "Table",
     "Waits",
     "etag_of",
+    "first_try",
     "honest",
 ]
 
@@ -82,18 +87,39 @@ class Delete(NamedTuple):
     key: str
 
 
-Request: TypeAlias = Get | Put | List | Delete
+class Reach(NamedTuple):
+    """A call of a tool of this effect to the receiver. Where it is not keyed the receiver heeds no key."""
+
+    key: str
+    arguments: str
+    step: str
+    effect: str
+
+
+class Ask(NamedTuple):
+    """A question to the receiver: whether the effect of a key is there."""
+
+    key: str
+
+
+class Settle(NamedTuple):
+    """So much time has to pass that no call of a process which has ended is on its way any more."""
+
+
+Request: TypeAlias = Get | Put | List | Delete | Reach | Ask | Settle
 
 
 class Reply(NamedTuple):
     """An answer as a hashable value: `kind`, and what it carries.
 
-    `found` and `stored` have the body's number, `listed` the keys with the numbers of their bodies.
+    `found` and `stored` have the body's number, `listed` the keys with the numbers of their bodies, `text`
+    is what the receiver of effects says.
     """
 
     kind: str
     body: int = -1
     listed: tuple[tuple[str, int], ...] = ()
+    text: str = ""
 
 
 def etag_of(body: int) -> str:
@@ -146,11 +172,11 @@ class Draws:
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._count = 0
+        self.count = 0
 
     def __call__(self, size: int) -> bytes:
-        self._count += 1
-        return hashlib.sha256(f"{self._seed}/{self._count}".encode()).digest()[:size]
+        self.count += 1
+        return hashlib.sha256(f"{self._seed}/{self.count}".encode()).digest()[:size]
 
 
 PATIENT = Patience(bytes, monotonic=lambda: 0.0, pause=lambda _: None)
@@ -188,7 +214,7 @@ class Raised(NamedTuple):
 Outcome: TypeAlias = Waits | Returned | Raised
 
 
-class _Asks(BaseException):
+class Asks(BaseException):
     """The list of answers has ended. No error: nothing in the product may handle it."""
 
 
@@ -206,7 +232,7 @@ class Scripted:
 
     def get(self, key: str, *, unless_etag: str = "") -> Read:
         assert not unless_etag, "no code under test saves itself a body"
-        reply = self._ask(Get(key))
+        reply = self.ask(Get(key))
         if reply.kind == "absent":
             return Absent()
         return Found(self.bodies.thing(reply.body), etag_of(reply.body))
@@ -218,15 +244,15 @@ class Scripted:
         return self._put(Put(key, self.bodies.number(body), etag))
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        reply = self._ask(List(prefix))
+        reply = self.ask(List(prefix))
         # All is as old as the sweeper's clock makes it: how long a process is paused has no bound.
         return iter([Listed(key, len(self.bodies.thing(body)), 0.0) for key, body in reply.listed])
 
     def delete(self, key: str) -> None:
-        self._ask(Delete(key))
+        self.ask(Delete(key))
 
     def _put(self, put: Put) -> Answer:
-        reply = self._ask(put)
+        reply = self.ask(put)
         match reply.kind:
             case "stored":
                 return Stored(etag_of(put.body))
@@ -243,12 +269,13 @@ class Scripted:
             case _:
                 return Unknown("time-out")
 
-    def _ask(self, request: Request) -> Reply:
+    def ask(self, request: Request) -> Reply:
+        """Return the next answer of the list. Raises Asks where it has ended."""
         place = len(self.asked)
         self.asked.append(request)
         if place < len(self.answers):
             return self.answers[place]
-        raise _Asks
+        raise Asks
 
 
 class Replayer:
@@ -265,17 +292,23 @@ class Replayer:
             self._known[key] = self._run(activity, answers)
         return self._known[key]
 
+    def close(self) -> None:
+        """Let go of what is in the middle of something. What is asked for after that is begun anew."""
+        for process in self._tables.under_way.values():
+            process.unwind()
+        self._tables.under_way.clear()
+
     def _run(self, activity: Activity, answers: tuple[Reply, ...]) -> Outcome:
         store = Scripted(self._tables.bodies, answers)
         try:
             return Returned(activity.run_it(self._tables.code.store(store), self._tables))
-        except _Asks:
-            return Waits(store.asked[-1], answers[: _first_try(store.asked)])
+        except Asks:
+            return Waits(store.asked[-1], answers[: first_try(store.asked)])
         except MilepostError as error:
             return Raised(type(error).__name__, str(error))
 
 
-def _first_try(asked: list[Request]) -> int:
+def first_try(asked: list[Request]) -> int:
     """Return how many requests came before the first try of the last one."""
     last = asked[-1]
     first = len(asked) - 1

@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model.bystanders import Damager, Reader, Sweep
 from tests.model.code import Code
 from tests.model.executors import Executor, Plan
-from tests.model.explore import Exploration, explore
-from tests.model.finishing import Finisher, FreshOperator, FreshPod
+from tests.model.finishing import FreshOperator, FreshPod
+from tests.model.life_scenarios import LIFE_SCENARIOS
 from tests.model.operators import Operator, Pod, User, applied
 from tests.model.passes import Resource
 from tests.model.pasts import FAT, begun, grown, named
 from tests.model.replay import Replayer
+from tests.model.scenario import AFTER_ALL, ANSWERS, RUN, SOON, Model, Scenario, walk
 from tests.model.tables import Tables
 from tests.model.truth import Truth
 from tests.model.world import Process, Program, World, Worlds
 
 __all__ = ["RUN", "SCENARIOS", "Model", "Scenario", "scenario", "walk"]
-
-RUN = "a" * 20
-SOON = 2000.0
-"""An age at which all that a head has passed over may go, and nothing's retention is over."""
-AFTER_ALL = 1e9
-"""An age at which everything that can ever go by its age goes."""
-
-ANSWERS = ("undecided", "expired", "clash", "stored without etag")
-
-
-@dataclass(frozen=True)
-class Model:
-    """A scenario that is ready to be walked. `finisher` tells whether somebody fresh can end the run."""
-
-    worlds: Worlds
-    truth: Truth
-    initial: World
-    finisher: Finisher | None = None
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """`words` says who is in it and what may happen; `bound` is the default, `deeper` that of a full run."""
-
-    name: str
-    words: str
-    build: Callable[..., Model]
-    bound: dict[str, Any]
-    deeper: dict[str, Any] = field(default_factory=dict)
-
-    def model(self, code: Code | None = None, *, full: bool = False, **changes: Any) -> Model:
-        """Return the scenario's model, with the product's code or a broken one, and a changed bound."""
-        return self.build(code or Code(), **(self.bound | (self.deeper if full else {}) | changes))
-
-
-def walk(model: Model, *, most: int = 5_000_000, finish: bool = True) -> Exploration[World]:
-    """Walk through all states of a model; if `finish`, somebody fresh has to end the run from quiet ones."""
-    worlds, truth = model.worlds, model.truth
-
-    def moves(world: World) -> Any:
-        for words, after in worlds.moves(world):
-            if not after.wrong and (wrong := truth.between(world.objects, after.objects)):
-                yield words, after._replace(wrong=wrong)
-            else:
-                yield words, after
-
-    def wrong(world: World) -> str:
-        found = truth.wrong(world)
-        return found or (model.finisher.wrong(world) if finish and model.finisher else "")
-
-    return explore(model.initial, moves, wrong, most=most)
 
 
 def _executors(
@@ -355,6 +303,7 @@ SCENARIOS = (
         },
         {"passes": 2},
     ),
+    *LIFE_SCENARIOS,
 )
 
 

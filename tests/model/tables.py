@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from milepost.api.names import StoreKeys
 from milepost.checkpoint.fold import State
@@ -24,6 +25,8 @@ class Tables:
         self.bodies = Bytes()
         self.states = Table(repr)
         self.events = Table(repr)
+        # Whole processes that wait for an answer, by what they do and the answers that they had.
+        self.under_way: dict[Any, Any] = {}
         self._heads: dict[int, Head] = {}
 
     def head(self, body: int) -> Head:

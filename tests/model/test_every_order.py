@@ -37,6 +37,18 @@ PROVED: Final = {
     "retention": ("C5", "C6", "K3"),
     "two sweepers": ("C6",),
     "unnamed heads": ("C6", "F-C3"),
+    "an irreversible call": ("B2", "E3", "I3", "F-A2", "F-A3"),
+    "a verified call": ("B2", "E3", "I3", "I3b", "F-A2", "F-A3"),
+    "an approval": ("I9", "F-E4"),
+    "two answers": ("I9", "F-D1", "F-E1"),
+    "a deadline": ("I9", "F-E2", "F-E4"),
+    "two deadlines": ("I9", "F-C3", "F-E2"),
+    "an early event": ("I9", "F-E4"),
+    "two events": ("I9", "F-E1"),
+    "a sweep of what waits": ("C6", "I9"),
+    "checked again": ("D5", "I3", "I3b"),
+    "checked and followed": ("D5", "I3", "I3b"),
+    "begun anew": ("D6", "I3", "I3b"),
 }
 
 

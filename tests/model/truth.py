@@ -15,12 +15,14 @@ from milepost.api.names import StoreKeys
 from milepost.api.resource import Phase
 from milepost.api.summary import NameState
 from milepost.checkpoint.base import base_key
+from milepost.checkpoint.fold import State
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.history import load, read_records
 from milepost.checkpoint.memory import MemoryStore
-from milepost.checkpoint.records import StepCompleted
+from milepost.checkpoint.records import Event, StepCompleted
 from milepost.checkpoint.sealed import segment_key
 from milepost.errors import MilepostError
+from tests.model.decided import found_wrong, labelled
 from tests.model.passes import RESOURCE, Resource
 from tests.model.tables import Tables
 from tests.model.world import Objects, World, bodies_of
@@ -35,7 +37,8 @@ class Log:
     """A run as it is stored.
 
     `lines` are its records' digests; `steps` says of each recorded step in which epoch, and what the receiver
-    had answered; `blobs` are the keys of its results' blobs, `state` the number of its state.
+    had answered: of one that was declared to stand no more under a name of its own, `step~1`. `blobs` are the
+    keys of its results' blobs, `state` the number of its state, `events` all that is recorded, in order.
     """
 
     head: Head
@@ -43,6 +46,7 @@ class Log:
     steps: dict[str, tuple[int, str]]
     blobs: tuple[str, ...]
     state: int
+    events: tuple[Event, ...] = ()
 
 
 def keys_of(head_key: str) -> StoreKeys:
@@ -52,11 +56,25 @@ def keys_of(head_key: str) -> StoreKeys:
 
 
 class Truth:
-    """The invariants of one scenario. `damaging`: something in it damages objects."""
+    """The invariants of one scenario.
 
-    def __init__(self, tables: Tables, *, damaging: bool = False) -> None:
+    `damaging`: something in it damages objects. `halts` are the reasons for which a run of it may halt.
+    `ends_well`: nothing in it ends a run but its agent, which returns.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        damaging: bool = False,
+        halts: frozenset[str] = frozenset(),
+        ends_well: bool = False,
+    ) -> None:
         self._tables = tables
         self._damaging = damaging
+        self._halts = halts
+        self._ends_well = ends_well
+        self._said: dict[Any, str] = {}
         self._logs: dict[Any, Log | str] = {}
         self._compared: dict[tuple[Objects, Objects], str] = {}
 
@@ -99,15 +117,27 @@ class Truth:
         log = self.log(world.objects, key)
         if not isinstance(log, Log):
             return log or ""
-        if log.head.phase is Phase.HALTED and not self._damaging:
+        halted = log.head.phase is Phase.HALTED and log.head.reason not in self._halts
+        if halted and not self._damaging:
             return f"I4: the run halted though nothing was damaged: {log.head.message}"
+        if self._ends_well and log.head.phase in (Phase.FAILED, Phase.CANCELLED):
+            return f"the run has ended as {log.head.phase}: {log.head.message}"
         if missing := set(log.blobs) - bodies_of(world.objects).keys():
             return f"I4: a record names {min(missing)}, and it is not there"
         for effect in world.effects:
             said = log.steps.get(effect.step, (0, effect.answer))[1]
             if effect.key.startswith(log.head.key_root) and said != effect.answer:
                 return f"I3: step {effect.step} is recorded with {said}, its receiver said {effect.answer}"
-        return self._superseded_in_force(world, log.head)
+        return self._superseded_in_force(world, log.head) or self._said_once(world, log)
+
+    def _said_once(self, world: World, log: Log) -> str:
+        """What was decided is what lies in the inbox, and what was done is what was decided."""
+        there = tuple(item for item in world.objects if item[0].startswith(log.head.keys.inbox))
+        known = (dict(world.objects)[log.head.keys.head], there, world.effects, world.made)
+        if known not in self._said:
+            answers = {key: self._tables.bodies.thing(body) for key, body in there}
+            self._said[known] = found_wrong(log.events, log.head, answers, world.effects, world.made)
+        return self._said[known]
 
     def _name_leads(self, world: World, key: str, body: int) -> str:
         """A name that is kept leads to a head."""
@@ -137,7 +167,11 @@ class Truth:
     def _compare(self, before: Objects, after: Objects) -> str:
         new = bodies_of(after)
         for key, body in before:
-            if not key.endswith("/head") or new.get(key) == body:
+            if new.get(key) == body:
+                continue
+            if "/inbox/" in key and (wrong := self._inbox_lost(key, new)):
+                return wrong
+            if not key.endswith("/head"):
                 continue
             old = self._tables.head(body)
             if key not in new:
@@ -146,6 +180,16 @@ class Truth:
                 continue
             if wrong := self._succeeds(old, self._tables.head(new[key]), before, after, key):
                 return wrong
+        return ""
+
+    def _inbox_lost(self, key: str, new: dict[str, int]) -> str:
+        """An answer stays as it was given, as long as its run has not ended."""
+        namespace, _, run, _ = key.split("/")
+        head = new.get(StoreKeys(namespace, run).head)
+        if key in new:
+            return f"I9: the answer {key} was replaced"
+        if head is not None and not self._tables.head(head).phase.terminal:
+            return f"I9: the answer {key} was deleted, and its run is under way"
         return ""
 
     def _succeeds(self, old: Head, new: Head, before: Objects, after: Objects, key: str) -> str:
@@ -181,11 +225,17 @@ class Truth:
         lines: list[str] = []
         steps: dict[str, tuple[int, str]] = {}
         blobs: list[str] = []
+        events: list[Event] = []
+        folded = State()
         for _, records in read_records(store, head):
             for record, digest in records:
                 lines.append(digest)
+                folded.apply(record, digest, head.keys.head)
+                events += record.events
                 for event in record.events:
                     if isinstance(event, StepCompleted):
-                        steps[event.step.id] = (record.epoch, event.summary)
+                        label = labelled(event.step.id, folded.generations)
+                        steps[label] = (record.epoch, event.summary or str(event.result.inline))
                         blobs += [head.keys.blob(event.result.blob)] if event.result.blob else []
-        return Log(head, tuple(lines), steps, tuple(blobs), self._tables.states.number(state))
+        number = self._tables.states.number(state)
+        return Log(head, tuple(lines), steps, tuple(blobs), number, tuple(events))

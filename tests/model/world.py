@@ -15,15 +15,18 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tests.model.replay import (
     Activity,
+    Ask,
     Delete,
     Get,
     List,
     Put,
     Raised,
+    Reach,
     Replayer,
     Reply,
     Request,
     Returned,
+    Settle,
     Waits,
     etag_of,
     honest,
@@ -36,13 +39,17 @@ Objects: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Call(NamedTuple):
-    """A tool's request on its way to the receiver of effects. `work` is what the run was asked to do."""
+    """A tool's request on its way to the receiver of effects. `work` is what the run was asked to do.
+
+    Where its tool's effect is not keyed the receiver heeds no key: each call that arrives has its effect.
+    """
 
     key: str
     arguments: str
     step: str
     work: str
     caller: str
+    effect: str = "keyed"
 
 
 class Applied(NamedTuple):
@@ -68,7 +75,10 @@ class Process(NamedTuple):
 
 
 class World(NamedTuple):
-    """One state of the model. So many `faults` and `crashes` may still happen; `gone` are deleted heads."""
+    """One state of the model. So many `faults` and `crashes` may still happen; `gone` are deleted heads.
+
+    `made` are the keys of the irreversible calls that were made, once for each call.
+    """
 
     objects: Objects
     actors: tuple[Process, ...]
@@ -78,6 +88,7 @@ class World(NamedTuple):
     faults: int = 0
     crashes: int = 0
     gone: frozenset[str] = frozenset()
+    made: tuple[str, ...] = ()
     wrong: str = ""
 
 
@@ -135,6 +146,10 @@ class Worlds:
         self._deletes = deletes
         self._apply = apply
 
+    def close(self) -> None:
+        """Let go of processes that are in the middle of something."""
+        self._replayer.close()
+
     def moves(self, world: World) -> Iterator[Move]:
         """Yield every move of a world, in words and with the world after it."""
         for me, (program, process) in enumerate(zip(self.programs, world.actors, strict=True)):
@@ -169,6 +184,9 @@ class Worlds:
         """Return the world after a call reached the receiver, and what the receiver answers."""
         for known in world.effects:
             if known.key == call.key:
+                if call.effect != "keyed":
+                    wrong = f"E3: the effect of step {call.step} took place twice, under one key"
+                    return world._replace(wrong=world.wrong or wrong), known.answer
                 if known.arguments != call.arguments:
                     wrong = f"I3b: the key {call.key} came back with other arguments"
                     return world._replace(wrong=wrong), known.answer
@@ -190,6 +208,12 @@ class Worlds:
                 return f"DELETE {_short(key)}"
             case List(prefix):
                 return f"LIST {_short(prefix)}"
+            case Reach(_, _, step):
+                return f"call of step {step}"
+            case Ask(key):
+                return f"asks for the effect of {key.partition('/')[2]}"
+            case Settle():
+                return "waits until calls of who has ended have settled"
 
     def _go_on(self, world: World, me: int, answers: tuple[Reply, ...]) -> World:
         process = world.actors[me]
@@ -211,32 +235,83 @@ class Worlds:
     def _asking(self, world: World, me: int, process: Process) -> Iterator[Move]:
         request = self._waiting(process)
         said = f"{self.programs[me].name}: {self.say(request)}"
-        objects, reply = self._serve(world, request)
-        arrived = self._with_objects(world, objects)
         answers = process.answers
 
         def told(before: World, kind: Reply) -> World:
             return self._go_on(before, me, (*answers, kind))
 
-        yield f"{said} -> {reply.kind}", told(arrived, reply)
-        if not world.faults or not isinstance(request, Put):
+        if isinstance(request, Reach | Ask | Settle):
+            for words, after, reply in self._outside(world, me, request):
+                yield f"{said} -> {words}", told(after, reply)
             return
+        objects, reply = self._serve(world, request)
+        yield f"{said} -> {reply.kind}", told(self._with_objects(world, objects), reply)
+        if world.faults and isinstance(request, Put):
+            for words, after, learnt in self._astray(world, request, objects, reply):
+                yield f"{said} -> {words}", told(after, learnt)
+
+    def _astray(
+        self, world: World, request: Put, objects: Objects, reply: Reply
+    ) -> Iterator[tuple[str, World, Reply]]:
+        """Yield how a write and its answer may go astray: in words, the world, and what its sender learns."""
         fewer = world._replace(faults=world.faults - 1)
         if self._may_matter(world, request):
             later = fewer._replace(late=_with(world.late, request))
-            yield f"{said} -> no answer, still on its way", told(later, Reply("unknown"))
+            yield "no answer, still on its way", later, Reply("unknown")
         if reply.kind == "stored":
             if self._deletes:
                 twice = self._with_objects(fewer, objects)._replace(late=_with(fewer.late, request))
-                yield f"{said} -> stored, and sent twice by the network", told(twice, reply)
+                yield "stored, and sent twice by the network", twice, reply
             if "stored without etag" in self._kinds:
                 plain = self._with_objects(fewer, objects)
-                yield f"{said} -> stored, no ETag said", told(plain, Reply("stored without etag"))
+                yield "stored, no ETag said", plain, Reply("stored without etag")
         for kind in ("undecided", "expired", "clash"):
             if kind in self._kinds and reply.kind != kind:
-                yield f"{said} -> not applied, {kind}", told(fewer, Reply(kind))
+                yield f"not applied, {kind}", fewer, Reply(kind)
 
-    def _serve(self, world: World, request: Request) -> tuple[Objects, Reply]:
+    def _outside(
+        self, world: World, me: int, request: Reach | Ask | Settle
+    ) -> Iterator[tuple[str, World, Reply]]:
+        """Yield what may come of a request to the receiver: in words, the world, and the answer."""
+        match request:
+            case Reach():
+                call = self._call(me, request)
+                calling = self._made(world, call)
+                after, answer = self.take_effect(calling, call)
+                yield answer, after, Reply("answered", text=answer)
+                if world.faults:
+                    late = calling._replace(faults=world.faults - 1, calls=_with(world.calls, call))
+                    yield "no answer, still on its way", late, Reply("unknown")
+            case Ask(key):
+                found = [each.answer for each in world.effects if each.key == key]
+                said = Reply("found", text=found[0]) if found else Reply("absent")
+                yield said.text or "it is not there", world, said
+            case Settle():
+                yield "they have", self.settled(world, me), Reply("settled")
+
+    def settled(self, world: World, me: int) -> World:
+        """Return the world in which calls of processes that have ended, and of this one, come no more.
+
+        Those that arrive do so before.
+        """
+        alive = {
+            program.name
+            for place, (program, process) in enumerate(zip(self.programs, world.actors, strict=True))
+            if process.doing is not None and place != me
+        }
+        return world._replace(calls=tuple(call for call in world.calls if call.caller in alive))
+
+    def _call(self, me: int, request: Reach) -> Call:
+        key, arguments, step, effect = request
+        return Call(key, arguments, step, "", self.programs[me].name, effect)
+
+    @staticmethod
+    def _made(world: World, call: Call) -> World:
+        if call.effect != "irreversible":
+            return world
+        return world._replace(made=tuple(sorted((*world.made, call.key))))
+
+    def _serve(self, world: World, request: Put | Get | List | Delete) -> tuple[Objects, Reply]:
         bucket = bodies_of(world.objects)
         match request:
             case Put():
@@ -272,6 +347,9 @@ class Worlds:
             request = self._waiting(process)
             if isinstance(request, Delete) or (isinstance(request, Put) and self._may_matter(world, request)):
                 late = _with(late, request)
+            if isinstance(request, Reach):
+                call = self._call(me, request)
+                world, calls = self._made(world, call), (*calls, call)
         going = tuple(sorted({*world.calls, *calls}))
         return self.with_process(
             world._replace(late=late, calls=going, crashes=world.crashes - 1), me, reborn
