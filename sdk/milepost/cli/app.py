@@ -13,6 +13,7 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -43,14 +44,30 @@ _INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="milepost",
-    help="Long agent runs that survive the loss of their process.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
-app.command("new")(new)
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001  (as typer calls it)
+    if wanted:
+        typer.echo(f"milepost {version('milepost')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _milepost(
+    version: Annotated[  # noqa: FBT002  (a flag)
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit."),
+    ] = False,
+) -> None:
+    """Long agent runs that survive the loss of their process."""
+
+
+app.command("new", short_help="Write a project with a working agent.")(new)
 
 
 @app.command()
@@ -80,7 +97,7 @@ def run(
     result goes to standard output, all else to standard error.
     """
     errors = errors_console()
-    progress = Progress(errors)
+    progress = Progress(errors, Path.cwd())
     interactive = at_terminal()
     try:
         manifest = load_manifest(file, namespace=namespace, name=name)
@@ -118,6 +135,8 @@ def run(
         errors.print(show.end_of(outcome), soft_wrap=True)
     for line in outcome.ways:
         progress.say(line)
+    if outcome.phase is Phase.FAILED:
+        progress.say("it has failed for good; another value of spec.rerun in the manifest begins it anew")
     if outcome.interrupted:
         raise typer.Exit(_INTERRUPTED)
     if outcome.phase is not Phase.SUCCEEDED:
@@ -158,7 +177,7 @@ def steps(
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    show.tables().print(show.steps_table(rows))
+    show.print_table(show.steps_table(rows))
     errors.print(
         f"run {known.namespace}/{known.name} ({head.run_id}): {head.phase}, {show.standing_of(head)}",
         markup=False,
@@ -200,15 +219,15 @@ def list_runs(
     if not rows:
         errors.print(f"there is no run in {runs.store.uri}", soft_wrap=True)
         return
-    show.tables().print(show.runs_table(rows, with_ids=everything))
+    show.print_table(show.runs_table(rows, with_ids=everything))
     if limit and len(rows) == limit:
         errors.print(f"the newest {limit}; --limit 0 shows all", soft_wrap=True)
 
 
-app.command("gates")(gates)
+app.command("gates", short_help="Show what a run waits for, and how to answer.")(gates)
 app.command("approve")(approve)
 app.command("deny")(deny)
 app.command("signal")(signal)
-app.command("decide")(decide_run)
-app.command("needs")(needs)
+app.command("decide", short_help="Decide how a halted run goes on, or end a run.")(decide_run)
+app.command("needs", short_help="List the open runs that still need a tool.")(needs)
 app.add_typer(store_app, name="store")

@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 import typer
 from rich.console import Console
 
+from milepost.checkpoint import owner
 from milepost.cli.visible import visible
 from milepost.errors import Damaged, InvalidRun, MilepostError
 
@@ -31,6 +32,7 @@ def fail(errors: Console, error: MilepostError) -> NoReturn:
     wrong_call = isinstance(error, InvalidRun)
     who = "milepost" if wrong_call else type(error).__name__
     errors.print(visible(f"{who}: {error}"), style="bold red", markup=False, soft_wrap=True)
-    if isinstance(error, Damaged):
+    # Of what no run's history names a repair knows nothing.
+    if isinstance(error, Damaged) and error.key != owner.KEY:
         errors.print(_DAMAGED, soft_wrap=True)
     raise typer.Exit(WRONG if wrong_call else FAILED) from error

@@ -68,7 +68,7 @@ def needs(
             table.add_row(
                 *cells, Text(visible(each.problem or each.why), style="red" if each.problem else "")
             )
-        show.tables().print(table)
+        show.print_table(table)
     else:
         of = f" in version {version}" if version else ""
         told = f"no open run in {runs.store.uri} needs {tool}{of}"

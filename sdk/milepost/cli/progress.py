@@ -7,9 +7,11 @@ attempt begins or the run waits. Everything goes to standard error: standard out
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,6 +36,9 @@ _OURS: Final = frozenset({"run", "attempt", "worker", "event", "logger", "level"
 
 _BEGINS: Final = '{"run": "'
 """How each line of the executor's log begins."""
+
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+"""A line of a traceback that says where."""
 
 _REDRAWN: Final = 2
 """Times a second that the line that stays is drawn anew."""
@@ -65,9 +70,13 @@ class Counts:
 
 @dataclass
 class Progress:
-    """Prints what happens as it happens. Entering the context begins the line that stays, on a terminal."""
+    """Prints what happens as it happens. Entering the context begins the line that stays, on a terminal.
+
+    `folder` is where the author's code is: an error of a step is said with the line there that it came from.
+    """
 
     console: Console
+    folder: Path = field(default_factory=Path.cwd)
     monotonic: Callable[[], float] = time.monotonic
     _counts: Counts = field(default_factory=Counts)
     _began: float = 0.0
@@ -155,7 +164,8 @@ class Progress:
                         Text(f"  {_count(event)}  {step}{self._used()}", style="green"), soft_wrap=True
                     )
             case {"event": "step-failed", "step": step, "attempt_of_step": n, "attempts": of, "error": error}:
-                self._warn(f"{step} failed, try {n} of {of}: {error}")
+                where = _origin(event.get("exception"), self.folder)
+                self._warn(f"{step} failed, try {n} of {of}: {error}{where}")
             case {"event": "store-trouble", "cause": str(cause), "waited_s": waited, "gives_up_after_s": end}:
                 self._warn(f"the store has given no clear answer for {waited} s (until {end:.0f} s): {cause}")
             case {"event": "base-damaged", "worker": str(), "error": str(error)}:
@@ -206,6 +216,16 @@ def _is_authors(event: dict[str, Any]) -> bool:
     """Tell whether this is a line of the agent's own log, or of that of a package which it uses."""
     logger = event.get("logger") if isinstance(event.get("worker"), str) else None
     return isinstance(logger, str) and (logger == "milepost.agent" or not logger.startswith("milepost."))
+
+
+def _origin(trace: object, folder: Path) -> str:
+    """Return the last place in the author's code that an error came through; nothing if there is none."""
+    found = _FRAME.findall(trace) if isinstance(trace, str) else []
+    for file, line, function in reversed(found):
+        path = Path(file)
+        if path.is_relative_to(folder) and "site-packages" not in path.parts:
+            return f" ({path.relative_to(folder)}, line {line}, in {function})"
+    return ""
 
 
 def _text(value: object) -> str:

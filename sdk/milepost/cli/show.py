@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,30 +25,35 @@ __all__ = [
     "counted",
     "end_of",
     "new_table",
+    "print_table",
     "progress_of",
     "runs_table",
     "size",
     "standing_of",
     "steps_table",
-    "tables",
     "used",
 ]
 
 _NAMED: Final = frozenset(
     {"step", "name", "what was seen", "goal", "object or run", "why", "note", "waits for"}
 )
-_WIDE: Final = 160
-"""Columns of a table that is not shown on a terminal: nobody can have chosen a width."""
-
 _KIB: Final = 1024
 _HOUR_MIN: Final = 60
 _DAY_MIN: Final = 24 * 60
 
 
-def tables() -> Console:
-    """Return where tables go: standard output."""
+def print_table(table: Table) -> None:
+    """Print a table to standard output. Where that is no terminal each row is one line, however long."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    if console.is_terminal:
+        console.print(table)
+        return
+    # For a program that reads lines; and a long log is laid out in no time.
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    for row in zip(*columns, strict=True):
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        console.out("  ".join(cells).rstrip(), highlight=False)
 
 
 def end_of(outcome: Outcome) -> Text:

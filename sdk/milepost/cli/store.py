@@ -13,6 +13,6 @@ __all__ = ["app"]
 app = typer.Typer(help="Check a store, and the runs in it.", no_args_is_help=True, rich_markup_mode=None)
 
 app.command("check")(check)
-app.command("verify")(verify)
+app.command("verify", short_help="Say what of a run, or of all runs, can be trusted.")(verify)
 app.command("repair")(repair)
 app.command("gc")(gc)

@@ -48,7 +48,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=2))
     else:
-        show.tables().print(_table(report))
+        show.print_table(_table(report))
     errors.print(_verdict(report), soft_wrap=True)
     if report.unsafe:
         raise typer.Exit(FAILED)

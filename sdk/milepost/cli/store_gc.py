@@ -142,4 +142,4 @@ def _print(rows: list[Row]) -> None:
     for row in rows:
         why = Text(f"{row.why}; {row.left}" if row.left else row.why, style="" if row.goes else "yellow")
         table.add_row(row.key, row.name, why, str(row.objects), show.size(row.bytes), show.age(row.age_s))
-    show.tables().print(table)
+    show.print_table(table)

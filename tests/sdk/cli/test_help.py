@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,12 @@ def test_the_help_is_the_golden_one() -> None:
         GOLDEN.write_text(help_texts())
 
     assert help_texts() == GOLDEN.read_text(), "MILEPOST_REWRITE_GOLDEN=1 rewrites it"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+
+    assert (shown.exit_code, shown.output) == (0, f"milepost {version('milepost')}\n")
 
 
 @pytest.mark.parametrize("module", ["typer", "rich", "yaml", "jsonschema"])

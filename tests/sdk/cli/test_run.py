@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from milepost.checkpoint.history import HeadAt, load, read_head
-from milepost.checkpoint.owner import claim_prefix
+from milepost.checkpoint.owner import KEY, claim_prefix
 from milepost.checkpoint.sending import Patience
 from tests.support.local_runs import AGENTS, SDK, Desk
 from tests.support.sessions import wait_until
@@ -228,7 +228,12 @@ def test_a_try_that_failed_is_told_in_one_line(desk: Desk) -> None:
     done = milepost(desk, "run", write_manifest(desk, "stumble"))
 
     told = [line for line in done.stderr.splitlines() if "stumble" in line and "begins" not in line]
-    assert told == ["  stumble failed, try 1 of 2: builtins.OSError: not yet", "  1  stumble"]
+    code, _, line = told[0].rpartition(" (counting_agent.py, line ")
+    assert (code, line[-16:]) == (
+        "  stumble failed, try 1 of 2: builtins.OSError: not yet",
+        ", in second_try)",
+    )
+    assert told[1:] == ["  1  stumble"]
 
 
 def test_a_run_that_halts_says_why_and_exits_1(desk: Desk) -> None:
@@ -243,6 +248,21 @@ def test_a_run_that_fails_says_why_and_exits_1(desk: Desk) -> None:
 
     assert done.returncode == 1
     assert "Failed, 0 steps recorded (AgentRaised: builtins.ValueError: asked to fail)" in done.stderr
+    assert done.stderr.endswith(
+        "it has failed for good; another value of spec.rerun in the manifest begins it anew\n"
+    )
+
+
+def test_an_owner_that_cannot_be_read_is_no_matter_of_a_repair(desk: Desk) -> None:
+    desk.store.put_new(KEY, b"", {})
+
+    done = milepost(desk, "run", write_manifest(desk, "count"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Corrupt: _owner: it does not say whose prefix this is: ")
+    assert done.stderr.endswith(
+        "; delete it if nobody else can be at work in here: who comes next becomes the owner\n"
+    )
 
 
 def test_a_bad_manifest_exits_2_and_names_file_field_and_line(desk: Desk) -> None:
