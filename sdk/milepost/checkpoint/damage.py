@@ -57,14 +57,16 @@ def trusted(left: Survey) -> list[str]:
         lines = ["no record can be read"]
     elif left.trusted == left.last:
         lines = [f"records 1 to {left.last} can be trusted"]
+    elif left.trusted == 0:
+        lines = [f"of the records 1 to {left.last} none can be trusted"]
     else:
         lines = [f"records 1 to {left.trusted} of {left.last} can be trusted"]
     if left.head is None:
         lines.append("newer records were in the head, 32 KiB at most, and are lost; their steps run again")
     if left.readable:
-        lines.append(f"records {_spans(left.readable)} can be read")
+        lines.append(f"{_spans(left.readable)} can be read")
     if left.lost:
-        lines.append(f"records {_spans(left.lost)} are lost")
+        lines.append(f"{_spans(left.lost)} {'is' if _is_one(left.lost) else 'are'} lost")
     return lines
 
 
@@ -86,7 +88,12 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def _spans(spans: Sequence[Span]) -> str:
-    return listed([str(one) if one == last else f"{one} to {last}" for one, last in spans], _NAMED)
+    said = listed([str(one) if one == last else f"{one} to {last}" for one, last in spans], _NAMED)
+    return f"{'record' if _is_one(spans) else 'records'} {said}"
+
+
+def _is_one(spans: Sequence[Span]) -> bool:
+    return len(spans) == 1 and spans[0][0] == spans[0][1]
 
 
 def _sentence(lines: Sequence[str]) -> str:

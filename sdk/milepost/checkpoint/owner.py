@@ -74,7 +74,11 @@ def _parsed(body: bytes) -> Owner:
     try:
         owner = Owner.model_validate(upgrade(Kind.OWNER, read_json(body), KEY))
     except ValueError as error:
-        raise Corrupt(KEY, f"it does not say whose prefix this is: {error}") from error
+        raise Corrupt(
+            KEY,
+            f"it does not say whose prefix this is: {error}; delete it if nobody else can be at work in "
+            "here: who comes next becomes the owner",
+        ) from error
     if owner.layout > LAYOUT:
         raise FormatTooNew(KEY, kind="layout", found=owner.layout, known=LAYOUT)
     return owner

@@ -313,7 +313,7 @@ def test_the_message_names_the_object_what_is_trusted_what_repeats_and_the_comma
     assert said.startswith(
         f"{key}: the head names it for records 1 to {head.segments[0].last}, and it is gone. "
     )
-    assert f"Records 1 to 0 of {head.seq} can be trusted" in said
+    assert f"Of the records 1 to {head.seq} none can be trusted; records" in said
     assert "milepost store repair 's3://bucket/p' team/triage --dry-run" in said
     assert "These steps are lost and run again: step-0, send-0, step-1" in said
     assert len(said) <= MOST
