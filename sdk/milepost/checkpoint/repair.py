@@ -251,6 +251,8 @@ def carry_out(
         runs.change_name(survey.keys.namespace, name, run_id=rescue.head.run_id, outcome="")
     if held is not None:
         _end(runs, held, f"it was damaged, and goes on as run {rescue.head.run_id}")
+    # Until then people could answer the damaged run, and were told that their answer stands.
+    _say_again(runs, survey.keys, rescue.head.keys, patience)
     return rescue.head.run_id
 
 
@@ -263,16 +265,21 @@ def _write(runs: Runs, rescue: Rescue, patience: Patience) -> None:
         if hashlib.sha256(found.body).hexdigest() != digest:
             raise Corrupt(old.blob(digest), "it does not match the digest in its name")
         send(runs.store, Write(Purpose.CREATE, new.blob(digest), found.body), patience)
-    for each in list(runs.store.list(old.inbox)):
-        # What was said to the run and not heard yet is said to the new one.
-        answer = runs.store.get(each.key)
-        if isinstance(answer, Found):
-            key = f"{new.inbox}{each.key.removeprefix(old.inbox)}"
-            send(runs.store, Write(Purpose.ANSWER, key, answer.body), patience)
+    _say_again(runs, old, new, patience)
     for key, body in rescue.objects:
         send(runs.store, Write(Purpose.CREATE, key, body), patience)
     head = rescue.head
     send(runs.store, Write(Purpose.CREATE, new.head, head.body(), head.metadata(), head=head), patience)
+
+
+def _say_again(runs: Runs, old: StoreKeys, new: StoreKeys, patience: Patience) -> None:
+    """Say to the new run what was said to the old one and not heard yet. What it was told itself stands."""
+    said = {each.key.removeprefix(new.inbox) for each in runs.store.list(new.inbox)}
+    for each in list(runs.store.list(old.inbox)):
+        gate = each.key.removeprefix(old.inbox)
+        answer = None if gate in said else runs.store.get(each.key)
+        if isinstance(answer, Found):
+            send(runs.store, Write(Purpose.ANSWER, f"{new.inbox}{gate}", answer.body), patience)
 
 
 def _end(runs: Runs, head: HeadSeen, message: str) -> None:

@@ -474,6 +474,18 @@ def test_what_was_said_to_the_run_and_not_heard_is_said_to_the_new_one(store: Fa
     assert inbox.read(store, repaired(store), said.gate) == said
 
 
+def test_what_is_said_to_the_run_while_it_is_repaired_is_said_to_the_new_one(store: FaultyStore) -> None:
+    said = inbox.Answer("g" * 20, AnswerType.APPROVE, by="ann", at=now().isoformat())
+    store.delete(segments_of(store)[1])
+
+    def answers() -> None:
+        inbox.give(store.inner, KEYS, said, some_patience())
+
+    store.next_puts(Fault(before=answers), only="/names/")
+
+    assert inbox.read(store, repaired(store), said.gate) == said
+
+
 def test_a_run_that_a_repair_ended_can_be_the_source_of_another(store: FaultyStore) -> None:
     store.delete(segments_of(store)[1])
     repaired(store)
