@@ -35,7 +35,7 @@ __all__ = [
     "perform",
 ]
 
-AGENTS: Final = ("everything", "small", "heavy", "deferred", "careful")
+AGENTS: Final = ("everything", "small", "heavy", "deferred", "careful", "waiting")
 
 
 class NotClean(Exception):

@@ -24,8 +24,9 @@ from typing import Any, Final, TypeVar
 
 from milepost.api.exits import Exit
 from milepost.api.resource import Phase
-from milepost.checkpoint import values
+from milepost.checkpoint import inbox, values
 from milepost.checkpoint.fold import State
+from milepost.checkpoint.gates import AnswerType, Decided, GateOpened, Waiting
 from milepost.checkpoint.head import Head, parse_head
 from milepost.checkpoint.history import load, read_records
 from milepost.checkpoint.records import (
@@ -80,12 +81,16 @@ class Effects:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a clean run of the agent gave: result, steps, calls, and effects with their bodies."""
+    """What a clean run of the agent gave: result, steps, calls, effects with their bodies, and decisions.
+
+    Of those it has the gates with what was answered, without those about calls whose end nobody has seen.
+    """
 
     result: Any
     steps: frozenset[str]
     calls: frozenset[tuple[str, int]]
     effects: frozenset[tuple[str, str]]
+    decisions: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass
@@ -148,6 +153,7 @@ def expected_of(seen: Seen) -> Expected:
         frozenset(map(label_of, seen.events(StepCompleted))),
         frozenset((call.step, call.call) for call in seen.events(ToolCalled) if call.result),
         frozenset((key, body) for key, (body, _) in seen.effects.applied.items()),
+        frozenset(_decisions(seen)),
     )
 
 
@@ -155,7 +161,7 @@ def judge(seen: Seen, expected: Expected) -> Verdict:
     """Return what is wrong with a run, and counts."""
     verdict = Verdict()
     try:
-        for check in (_ends, _chain, _objects, _outcome, _steps):
+        for check in (_ends, _chain, _objects, _outcome, _steps, _gates):
             verdict.violations += check(seen, expected)
         repeated = _starts(seen)
         duplicated, wrong = _ledger(seen, expected)
@@ -174,12 +180,16 @@ def _ends(seen: Seen, _: Expected) -> Iterator[str]:
     for claim in seen.events(Claimed):
         own[claim.writer].append(claim)
     ended_by = seen.records[-1].worker
+    # Whose last record says that the run waits had nothing left to do.
+    last = {record.worker: record for record in seen.records}
+    waited = {pod for pod, record in last.items() if any(isinstance(each, Waiting) for each in record.events)}
     for attempt in seen.run.attempts:
         if attempt.code not in _ENDS:
             yield f"attempt {attempt.number} ended with {attempt.code}; its log is {attempt.process.log}"
         if attempt.hit and attempt.blow and attempt.blow.how is How.PAUSE:
             pod = f"pod-{attempt.number}"
-            wanted = Exit.FENCED if own[pod] and ended_by != pod else Exit.COMMITTED
+            left = ended_by == pod or pod in waited
+            wanted = Exit.FENCED if own[pod] and not left else Exit.COMMITTED
             if attempt.code != wanted:
                 yield f"attempt {attempt.number} woke and ended with {attempt.code}, not {int(wanted)}"
 
@@ -303,6 +313,33 @@ def _steps(seen: Seen, expected: Expected) -> Iterator[str]:
             yield f"{what} recorded more than once: {twice}"
         if set(found) != set(wanted):
             yield f"other {what} are recorded than in a clean run: {set(found) ^ set(wanted)}"
+
+
+def _decisions(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Yield each gate of the agent's that was passed, by its place, and how."""
+    for decided in seen.events(Decided):
+        if decided.type not in (AnswerType.DONE, AnswerType.NOT_DONE):
+            yield decided.place, f"{decided.type} by {decided.by}"
+
+
+def _gates(seen: Seen, expected: Expected) -> Iterator[str]:
+    """Each gate of a clean run is decided once, as the inbox has it, and is opened once at most (I9)."""
+    found = set(_decisions(seen))
+    if found != expected.decisions:
+        yield f"other decisions are recorded than in a clean run: {sorted(found ^ expected.decisions)}"
+    gates = Counter(decided.gate for decided in seen.events(Decided))
+    shown = Counter(opened.gate.id for opened in seen.events(GateOpened))
+    for what, times in (("decided", gates), ("opened", shown)):
+        if twice := [gate for gate, count in times.items() if count > 1]:
+            yield f"gates {what} more than once: {twice}"
+    for decided in seen.events(Decided):
+        given = inbox.read(seen.store, seen.run.keys, decided.gate)
+        content = None if decided.answer is None else values.read(seen.store, seen.run.keys, decided.answer)
+        said = (decided.type, decided.by, content)
+        if given is None or said != (given.type, given.by, given.answer):
+            yield f"gate {decided.place} is decided as {said}, and the inbox has {given}"
+        if given != seen.run.answers.get(decided.gate):
+            yield f"gate {decided.place} was answered with {seen.run.answers.get(decided.gate)}"
 
 
 def _starts(seen: Seen) -> list[str]:

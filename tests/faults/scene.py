@@ -1,8 +1,9 @@
 """One place where runs are disturbed: a store, a receiver, proxies in front of both, and executors.
 
 The harness plays the operator: it begins a run, starts attempt after attempt, each as another pod, and
-looks at the head to know whether the run has ended. Attempts use two doors in turn, so that the journal
-tells an executor from its successor. It checks nothing; `tests.faults.checks` does.
+looks at the head to know whether the run has ended. Where the run waits it answers what is asked, as two
+people, another system and a clock do. Attempts use two doors in turn, so that the journal tells an executor
+from its successor. It checks nothing; `tests.faults.checks` does.
 
 The surprise: a process is killed while the proxy holds its request. So the boundary is exact, and nothing in
 the product knows of it.
@@ -17,10 +18,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +32,7 @@ from milepost.api.resource import Phase, RunSpec
 from milepost.checkpoint import inbox
 from milepost.checkpoint.archive import Archive
 from milepost.checkpoint.fold import State
-from milepost.checkpoint.gates import AnswerType, GateType
+from milepost.checkpoint.gates import AnswerType, GateAt, GateType, due, event_gate_id
 from milepost.checkpoint.history import HeadAt, load, read_head
 from milepost.checkpoint.records import Halted, PreviousEnd
 from milepost.checkpoint.runs import NewRun, Runs
@@ -53,6 +55,11 @@ ENTRYPOINTS: Final = {"deferred": "small"}
 EVERY_STEPS: Final = {"deferred": 3}
 
 # Its executors prove at each start that a sibling's prefix is closed to them.
+# An event that is sent before its run waits for it: its name, its key and what comes with it.
+EARLY: Final = {"waiting": ("delivery", "early", 41)}
+ANSWERS: Final[Mapping[str, Any]] = {"release": 7, "delivery": 42}
+"""What is answered at the gates of agents, by their names; at all others nothing comes with the answer."""
+
 ISOLATED: Final = frozenset({"heavy"})
 
 _RECEIVER: Final = ROOT / "examples" / "01-documents" / "receiver.py"
@@ -92,7 +99,7 @@ class Disturbed:
     """A run as it was seen from outside. `begun` is its first head, `final` its last.
 
     `loaded` are the states that were loaded from the store between its attempts, by their last record.
-    `decided` is how often a person had to say what became of a call.
+    `decided` is how often a person had to say what became of a call. `answers` are those that stand, by gate.
     """
 
     agent: str
@@ -103,6 +110,7 @@ class Disturbed:
     loaded: dict[int, State] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     decided: int = 0
+    answers: dict[str, inbox.Answer] = field(default_factory=dict)
     requests: list[Passed] = field(default_factory=list)
     calls: list[Passed] = field(default_factory=list)
     seconds: float = 0.0
@@ -149,15 +157,27 @@ class Scene:
     def run(self, agent: str, *blows: Blow) -> Disturbed:
         """Run an agent to its end, with these blows to its attempts in their order."""
         left = list(blows)
-        return self.run_among_faults(agent, lambda _: left.pop(0) if left else None, deadline=60.0)
+
+        def later(blow: Blow, made: int) -> None:
+            left.insert(0, replace(blow, index=blow.index - made))
+
+        return self.run_among_faults(
+            agent, lambda _: left.pop(0) if left else None, deadline=60.0, later=later
+        )
 
     def run_among_faults(
-        self, agent: str, arm: Callable[[Door], Blow | None], *, deadline: float
+        self,
+        agent: str,
+        arm: Callable[[Door], Blow | None],
+        *,
+        deadline: float,
+        later: Callable[[Blow, int], None] = lambda _blow, _made: None,
     ) -> Disturbed:
         """Run an agent to its end.
 
         `arm` may add faults to the door of each next attempt, and returns the blow to it, if it gets one.
-        `deadline` is how long an executor waits for its store, in seconds.
+        `deadline` is how long an executor waits for its store, in seconds. `later` is told of a blow that did
+        not come to hit, since the run waits after so many requests on its line.
         """
         began = time.monotonic()
         # Of the run before: requests of processes that were killed may be answered late.
@@ -167,7 +187,7 @@ class Scene:
         begun = self._head(keys)
         run = Disturbed(agent, keys, world, begun, begun)
         try:
-            self._go_on(run, arm, deadline)
+            self._go_on(run, arm, deadline, later)
         finally:
             for attempt in run.attempts:
                 attempt.process.send(signal.SIGKILL)
@@ -178,12 +198,22 @@ class Scene:
         run.seconds = time.monotonic() - began
         return run
 
-    def _go_on(self, run: Disturbed, arm: Callable[[Door], Blow | None], deadline: float) -> None:
+    def _go_on(
+        self,
+        run: Disturbed,
+        arm: Callable[[Door], Blow | None],
+        deadline: float,
+        later: Callable[[Blow, int], None],
+    ) -> None:
         """Start attempts until the run has ended, and then let those go on that were paused."""
+        if run.agent in EARLY:
+            name, key, content = EARLY[run.agent]
+            self._send(run, name, key, content)
         paused: list[tuple[Attempt, Hold]] = []
         for number in range(1, MOST_ATTEMPTS + 1):
             door = self._doors[number % 2]
-            hold = self._attempt(run, number, door, arm(door), deadline)
+            blow, before = arm(door), self._made()
+            hold = self._attempt(run, number, door, blow, deadline)
             if hold is not None:
                 paused.append((run.attempts[-1], hold))
             run.final = self._head(run.keys)
@@ -191,6 +221,10 @@ class Scene:
             # Whoever is paused has somebody after it, even where it has finished the run.
             if run.final.head.phase.terminal and hold is None:
                 break
+            if run.final.head.phase is Phase.WAITING:
+                self._answer(run)
+                if blow is not None and not run.attempts[-1].hit:
+                    later(blow, self._made()[blow.line] - before[blow.line])
             if run.final.head.phase is Phase.HALTED and run.final.head.gates:
                 # Nobody says what became of a call as long as the process that made it may be alive.
                 if paused:
@@ -208,6 +242,33 @@ class Scene:
             attempt.code = attempt.process.wait(_ATTEMPT_WITHIN_S)
         paused.clear()
 
+    def _made(self) -> dict[Line, int]:
+        return {Line.STORE: len(self._requests.passed), Line.RECEIVER: len(self._calls.passed)}
+
+    def _answer(self, run: Disturbed) -> None:
+        """Answer all that the run waits for, as two people who disagree, another system and a clock do."""
+        for gate in run.final.head.gates:
+            match gate.type:
+                case GateType.APPROVAL:
+                    self._give(run, gate, AnswerType.APPROVE, "ann", ANSWERS.get(gate.name))
+                    self._give(run, gate, AnswerType.DENY, "bob")
+                case GateType.SLEEP:
+                    self._give(run, gate, _once_due(gate), "operator")
+                case GateType.EVENT if gate.id not in run.answers:
+                    self._send(run, gate.name, gate.key, ANSWERS[gate.name])
+                case _:
+                    pass
+
+    def _give(self, run: Disturbed, gate: GateAt, says: AnswerType, by: str, content: Any = None) -> None:
+        answer = inbox.Answer(gate.id, says, by, _now().isoformat(), answer=content)
+        run.answers[gate.id] = inbox.give(self.store, run.keys, answer, Patience(os.urandom))
+
+    def _send(self, run: Disturbed, name: str, key: str | None, content: Any) -> None:
+        event = inbox.Answer("", AnswerType.EVENT, "eve", _now().isoformat(), answer=content)
+        number = inbox.send_event(self.store, run.keys, name, key, event, Patience(os.urandom))
+        gate = event_gate_id(name, key, number)
+        run.answers[gate] = replace(event, gate=gate)
+
     def _decide(self, run: Disturbed) -> None:
         """Say what became of the call for which the run has halted, as a person does who looks it up."""
         (gate,) = (each for each in run.final.head.gates if each.type is GateType.HALT)
@@ -217,8 +278,7 @@ class Scene:
         assert halted.gate.request is not None, "it shows the call"
         applied = self._applied(halted.gate.request.inline["key"])
         type_ = AnswerType.DONE if applied else AnswerType.NOT_DONE
-        answer = inbox.Answer(gate.id, type_, "kim", _now().isoformat(), answer=applied)
-        inbox.give(self.store, run.keys, answer, Patience(os.urandom))
+        self._give(run, gate, type_, "kim", applied)
         run.decided += 1
 
     def _applied(self, key: str) -> str | None:
@@ -276,6 +336,7 @@ class Scene:
             "MILEPOST_ATTEMPT": str(number),
             "MILEPOST_POD_UID": f"pod-{number}",
             "MILEPOST_GRACE_SECONDS": "30",
+            "MILEPOST_LINGER_SECONDS": "0.1",
             "MILEPOST_STORE_DEADLINE_SECONDS": str(deadline),
             "MILEPOST_TERMINATION_LOG": str(run.world / f"last-words-{number}"),
             "MILEPOST_ISOLATION": "required" if isolated else "none",
@@ -305,6 +366,15 @@ class Scene:
         at = read_head(self.store, keys)
         assert isinstance(at, HeadAt), "a run that was begun has a head"
         return at
+
+
+def _once_due(gate: GateAt) -> AnswerType:
+    """Return what the clock says to a sleep, once it is over."""
+    deadline = time.monotonic() + _ATTEMPT_WITHIN_S
+    while (said := due(gate, _now())) is None:
+        assert time.monotonic() < deadline, f"gate {gate.place} is not due before {gate.until}"
+        threading.Event().wait(0.01)
+    return said
 
 
 def _reached(hold: Hold, process: Process) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from milepost.api.resource import Phase
+from milepost.checkpoint.gates import Decided
 from milepost.checkpoint.head import Head, parse_head
 from tests.faults.campaign import Clean
 from tests.faults.checks import Effects, Seen, judge
@@ -173,6 +174,38 @@ def test_a_process_that_woke_and_was_not_refused(scene: Scene, clean: dict[str, 
     seen = Seen(run, scene.store, Effects.read(scene.ledger, run.keys.run_id))
 
     assert "attempt 1 woke and ended with 0, not 81" in found(seen, clean)
+
+
+@pytest.fixture(scope="module")
+def waited(scene: Scene) -> Disturbed:
+    """A run that has passed gates, and in which nothing is wrong."""
+    return scene.run("waiting")
+
+
+def test_a_gate_that_was_decided_otherwise_than_it_was_answered(
+    scene: Scene, waited: Disturbed, clean: dict[str, Clean]
+) -> None:
+    effects = Effects.read(scene.ledger, waited.keys.run_id)
+    seen = Seen(replace(waited, answers=dict(waited.answers)), scene.store, effects)
+    gate, answer = next((gate, each) for gate, each in waited.answers.items() if each.by == "ann")
+    other = replace(answer, by="bob")
+
+    assert judge(seen, clean["waiting"].expected).violations == []
+    seen.run.answers[gate] = other
+    assert "was answered with" in "\n".join(judge(seen, clean["waiting"].expected).violations)
+
+
+def test_a_gate_that_was_decided_twice_and_another_decision_than_in_a_clean_run(
+    scene: Scene, waited: Disturbed, clean: dict[str, Clean]
+) -> None:
+    seen = Seen(waited, scene.store, Effects.read(scene.ledger, waited.keys.run_id))
+    records = [record for record in seen.records if any(isinstance(e, Decided) for e in record.events)]
+    seen.records.extend(records)
+    expected = replace(clean["waiting"].expected, decisions=frozenset())
+    wrong = "\n".join(judge(seen, expected).violations)
+
+    assert "gates decided more than once" in wrong
+    assert "other decisions are recorded than in a clean run" in wrong
 
 
 def test_a_call_that_was_made_twice_and_must_not_be_repeated(scene: Scene, clean: dict[str, Clean]) -> None:

@@ -90,6 +90,32 @@ def test_killed_anywhere_a_call_that_must_not_be_repeated_is_made_once(
     assert outcome.verdict.calls_repeated == 0
 
 
+@pytest.mark.req("B2", "I9", "F-E1", "F-E4")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("share", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
+def test_killed_anywhere_around_its_gates_a_run_goes_on_by_the_answers_that_stand(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], share: float, when: When
+) -> None:
+    index = index_of(share, clean["waiting"].requests.store)
+
+    outcome = struck(outcome_of, "waiting", Blow(index, when))
+
+    assert (outcome.hits, outcome.ended, outcome.verdict.calls_repeated) == (1, True, 0)
+
+
+@pytest.mark.req("C3", "I5", "I9", "F-A7", "F-E4")
+@pytest.mark.parametrize("when", list(When))
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_an_executor_that_sleeps_at_a_gate_while_others_pass_it_decides_nothing(
+    clean: dict[str, Clean], outcome_of: Callable[[Task], Outcome], share: float, when: When
+) -> None:
+    index = index_of(share, clean["waiting"].requests.store)
+
+    outcome = struck(outcome_of, "waiting", Blow(index, when, how=How.PAUSE))
+
+    assert (outcome.paused, outcome.ended) == (1, True)
+
+
 @pytest.mark.req("E3", "F-A7", "I3", "I5")
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize(("line", "share"), [(Line.STORE, 0.5), (Line.RECEIVER, 0.0), (Line.RECEIVER, 0.25)])

@@ -130,6 +130,13 @@ async def shout(call: Call, amount: int) -> str:
     return await asyncio.to_thread(_post, call.key, amount)
 
 
+@tool(effect="irreversible", requires_approval=True)
+async def wire(call: Call, world: str, step: str, amount: int) -> str:
+    """As `tell`, once somebody has seen what is about to be told."""
+    note(world, step)
+    return await asyncio.to_thread(_post, call.key, amount)
+
+
 @tool(effect="none")
 async def look(world: str, step: str) -> str:
     """Read something."""
@@ -177,7 +184,7 @@ async def announce(world: str, step: str, amount: int) -> int:
     return amount
 
 
-TOOLS: list[Tool[..., Any]] = [pay, charge, look, add, publish, stumble, deliver, drop, tell, shout]
+TOOLS: list[Tool[..., Any]] = [pay, charge, look, add, publish, stumble, deliver, drop, tell, shout, wire]
 
 
 async def _effects(run: Run, world: str) -> list[int]:
@@ -237,6 +244,36 @@ async def heavy(run: Run, world: str, paper: str) -> dict[str, object]:
     pages = [await run.step("page", page, world, f"heavy-{index}", PAGE_BYTES) for index in range(3)]
     await run.step("pay", pay, world, "pay", 10)
     return {"digest": _digest([len(paper), *pages]), "text": text("result", BLOB_BYTES)}
+
+
+async def _came(run: Run, world: str, key: str) -> int:
+    amount = await run.event("delivery", int, key=key)
+    await run.step("pay", pay, world, f"{key}-pay", amount)
+    return amount
+
+
+async def _slept(run: Run, world: str) -> int:
+    await run.sleep(0.05)
+    return await run.step("late", count, world, "late", 0)
+
+
+@agent(version="1", tools=TOOLS)
+async def waiting(run: Run, world: str) -> dict[str, object]:
+    """Every gate there is: one alone, and others side by side, with an effect behind each of them."""
+    number = await run.step("first", count, world, "first", 0)
+    decision = await run.approval("release", request={"number": number}, answer=int)
+    await run.step("pay", pay, world, "pay", decision.answer)
+    found = await run.parallel(
+        {
+            "early": _came(run, world, "early"),
+            "late": _came(run, world, "late"),
+            "sleep": _slept(run, world),
+            "wire": run.step("wire", wire, world, "wire", 40),
+        }
+    )
+    number = await run.step("last", count, world, "last", number)
+    said = [decision.by, decision.answer, found["early"], found["late"], found["sleep"]]
+    return {"digest": _digest([number, *said]), "parts": number}
 
 
 async def _careful(run: Run, world: str, number: int) -> int:
