@@ -114,6 +114,25 @@ async def move(call: Call, name: str) -> None:
     raise Permanent(f"{call.key} {name}")
 
 
+@tool(effect="none")
+def count(word: str, limit: int = 3) -> list[str]:
+    return [word] * limit
+
+
+@tool(effect="keyed")
+def insert(call: Call, row: str) -> int:
+    return len(call.key + row)
+
+
+def was_stored(call: Call, row: str) -> Happened[int] | NotHappened:
+    return Happened(len(row)) if call.key else NotHappened()
+
+
+@tool(effect="verified", verify=was_stored, settles_within=1)
+def store(call: Call, row: str) -> int:
+    return len(call.key + row)
+
+
 @tool(effect="irreversible", requires_approval=True)
 async def mail(to: str, subject: str = "") -> None:
     assert to, subject
@@ -126,6 +145,9 @@ any_tools: list[Tool[..., Any]] = [publish, look_up, upload, mail]
 
 
 async def one_page(run: Run, name: str) -> Page:
+    assert_type(await run.step("count", count, name, 3), list[str])
+    assert_type(await run.step("insert", insert, name), int)
+    assert_type(await run.step("store", store, name), int)
     page = await run.step("scan", scan, name, key=name, attempts=5, retry=Retry(on=OSError, wait=2))
     told = await run.step("told", scan, name, summary=lambda page: page.words[0], meta={"shelf": 3})
     assert_type(told, Page)
@@ -275,11 +297,6 @@ async def no_effect(page: Page) -> str:
 
 @tool(version="1")  # refused: no effect is assumed
 async def effect_left_out(page: Page) -> str:
-    return str(page)
-
-
-@tool(effect="none")  # refused: it is not async
-def not_async(page: Page) -> str:
     return str(page)
 
 

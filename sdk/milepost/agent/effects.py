@@ -187,13 +187,12 @@ class Effect:
         return await self._verified(seen)
 
     async def _verified(self, seen: str) -> Outcome[Any]:
-        assert self.tool.verify is not None, "only verified tools are asked"
         why = ""
         for pause in (0.0, *_VERIFY_AGAIN):
             if pause:
                 await self.journal.pause(pause)
             try:
-                said = await self.tool.verify(self.call, *self.args, **self.kwargs)
+                said = await self.tool.ask(self.call, self.args, self.kwargs)
                 if isinstance(said, Happened):
                     self.call.record(**(said.evidence or {}))
             except Exception as error:  # noqa: BLE001  (the author's question; no answer is no knowledge)

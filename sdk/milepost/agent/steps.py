@@ -357,7 +357,8 @@ class Step:
             if late and late_now:
                 self.journal.abandon(
                     f"step {self.place.id} ran into its timeout, and its function has not ended within "
-                    f"another {_WAIT_OUT:g} s; it must not catch CancelledError, or has to raise it again"
+                    f"another {_WAIT_OUT:g} s; it must not catch CancelledError, or has to raise it again, "
+                    "and what a plain function calls needs a timeout of its own"
                 )
             loop.call_later(_WAIT_OUT, partial(look, late=late_now))
 

@@ -4,6 +4,8 @@
 idempotency key, the same on every retry, so that its receiver applies it once. `verified` can be asked
 afterwards whether it happened, and `irreversible` cannot: of these two it is on record that a call is about
 to be made, before it is. A tool with an effect works only inside a step, where it has a place and so a key.
+
+A tool may be a plain function, which runs in a thread. Called it is a coroutine all the same.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from pydantic import TypeAdapter
 
 from milepost.agent.arguments import adapter_of, schema_of, validated
 from milepost.agent.calls import Call, Outcome, Try
+from milepost.agent.threads import called
 from milepost.checkpoint import codec
 from milepost.checkpoint.records import Usage
 from milepost.errors import Misuse
@@ -69,17 +72,17 @@ class Tool(Generic[P, T]):
 
     def __init__(
         self,
-        fn: Callable[..., Awaitable[T]],
+        fn: Callable[..., Awaitable[T]] | Callable[..., T],
         effect: Effect,
         version: str,
         *,
         requires_approval: bool = False,
         deprecated: bool = False,
-        verify: Callable[..., Awaitable[Outcome[T]]] | None = None,
+        verify: Callable[..., Awaitable[Outcome[T]] | Outcome[T]] | None = None,
         settles_within: float | timedelta | None = None,
     ) -> None:
-        if not inspect.iscoroutinefunction(fn):
-            raise TypeError(f"a tool is an async function; {fn!r} is not")
+        if not inspect.isroutine(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise TypeError(f"a tool is a function, async or plain, that returns its result; {fn!r} is not")
         if effect not in get_args(Effect):
             there_are = ", ".join(get_args(Effect))
             raise TypeError(f"{fn.__qualname__} cannot have the effect {effect!r}; there are {there_are}")
@@ -175,7 +178,13 @@ class Tool(Generic[P, T]):
 
     async def invoke(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Run the function itself."""
-        return await (self.fn(call, *args, **kwargs) if self.takes_call else self.fn(*args, **kwargs))
+        result: T = await called(self.fn, (call, *args) if self.takes_call else args, kwargs)
+        return result
+
+    async def ask(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Return what `verify` says of a call; whether that is an Outcome is for the caller to see."""
+        assert self.verify is not None, "only verified tools are asked"
+        return await called(self.verify, (call, *args), kwargs)
 
 
 @dataclass(frozen=True)
@@ -227,9 +236,9 @@ def _check_verify(
             f"{fn.__qualname__} is verified, so it needs verify, which says whether a call happened, and "
             "settles_within, the seconds after which that can be seen"
         )
-    if not inspect.iscoroutinefunction(verify) or not _takes_call(verify):
+    if not inspect.isroutine(verify) or not _takes_call(verify):
         raise TypeError(
-            f"{verify!r} verifies {fn.__qualname__}, so it has to be async and to take a Call first"
+            f"{verify!r} verifies {fn.__qualname__}, so it has to be a function that takes a Call first"
         )
     mine, its = (_after_call(each) for each in (fn, verify))
     if mine != its:
@@ -246,11 +255,14 @@ def _after_call(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 class _KeyedDecorator(Protocol):
+    @overload
     def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Call, P], T], /) -> Tool[P, T]: ...
 
 
 class _VerifiedDecorator(Protocol[P, T]):
-    def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
+    def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T] | T], /) -> Tool[P, T]: ...
 
 
 class _ToolDecorator(Protocol):
@@ -258,6 +270,10 @@ class _ToolDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Call, P], Awaitable[T]], /) -> Tool[P, T]: ...
     @overload
     def __call__(self, fn: Callable[P, Awaitable[T]], /) -> Tool[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Call, P], T], /) -> Tool[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, T], /) -> Tool[P, T]: ...
 
 
 @overload
@@ -272,7 +288,7 @@ def tool(
 def tool(
     *,
     effect: Literal["verified"],
-    verify: Callable[Concatenate[Call, P], Awaitable[Outcome[T]]],
+    verify: Callable[Concatenate[Call, P], Awaitable[Outcome[T]] | Outcome[T]],
     settles_within: float | timedelta,
     version: str = ...,
     requires_approval: bool = ...,
@@ -292,10 +308,10 @@ def tool(
     version: str = "1",
     requires_approval: bool = False,
     deprecated: bool = False,
-    verify: Callable[..., Awaitable[Outcome[Any]]] | None = None,
+    verify: Callable[..., Awaitable[Outcome[Any]] | Outcome[Any]] | None = None,
     settles_within: float | timedelta | None = None,
 ) -> Any:
-    """Declare an async function as a tool, with its effect.
+    """Declare a function as a tool, with its effect. A plain one runs in a thread, and so does its `verify`.
 
     `keyed` and `verified` tools take a Call first, all others may. `verify` has the tool's own parameters and
     says whether a call of which nothing is known any more has happened: it returns Happened, NotHappened or
@@ -309,8 +325,8 @@ def tool(
     shown the arguments. A `deprecated` tool stays for runs that still need it. Change `version` where a
     recorded call would not be the same call any more.
 
-    Raises TypeError where there is no such effect, and where the function is not async, or lacks what its
-    effect needs.
+    Raises TypeError where there is no such effect, and where what is declared is no function, or lacks what
+    its effect needs.
     """
     return lambda fn: Tool(
         fn,

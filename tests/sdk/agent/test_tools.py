@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -397,7 +397,8 @@ async def test_evidence_that_no_record_can_hold_is_refused_where_it_is_given(
     assert len(run.events(StepCompleted)) == 1
 
 
-def not_async(call: Call) -> None: ...
+def in_parts(call: Call) -> Iterator[int]:
+    yield len(call.key)
 
 
 async def no_call(number: int) -> None: ...
@@ -422,14 +423,11 @@ async def verifies_without_a_call(number: int, *, draft: bool = False) -> NotHap
     raise NotImplementedError
 
 
-def verifies_at_once(call: Call, number: int, *, draft: bool = False) -> NotHappened:
-    raise NotImplementedError
-
-
 @pytest.mark.parametrize(
     ("fn", "declared", "message"),
     [
-        (not_async, {"effect": "keyed"}, "async function"),
+        (in_parts, {"effect": "keyed"}, "that returns its result"),
+        (Receipt, {"effect": "none"}, "that returns its result"),
         (
             no_call,
             {"effect": "irreversable"},
@@ -445,7 +443,6 @@ def verifies_at_once(call: Call, number: int, *, draft: bool = False) -> NotHapp
         (sends, {"effect": "verified", "verify": verifies_less, "settles_within": 1}, "the same parameters"),
         (sends, {"effect": "verified", "verify": verifies_otherwise, "settles_within": 1}, "draft=False"),
         (sends, {"effect": "verified", "verify": verifies_without_a_call, "settles_within": 1}, "Call first"),
-        (sends, {"effect": "verified", "verify": verifies_at_once, "settles_within": 1}, "has to be async"),
         (sends, {"effect": "keyed", "verify": verifies}, "only a verified tool"),
         (sends, {"effect": "irreversible", "settles_within": 1}, "only a verified tool"),
     ],
