@@ -76,6 +76,7 @@ class Gates:
         deadline: float = 60.0,
     ) -> None:
         self.changes: list[str] = []
+        self._told: dict[str, object] = {}
         self.gate = StoreGate(
             file,
             credentials,
@@ -84,11 +85,15 @@ class Gates:
             cluster_id="cluster-1",
             entropy=os.urandom,
             monotonic=time.monotonic,
-            on_change=self.changes.append,
+            on_change=self._tell,
             effort=QUICK,
             often=often,
             deadline=deadline,
         )
+
+    def _tell(self, store: str) -> None:
+        self.changes.append(store)
+        self._told[store] = self.gate.barred(store)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Gates]:
@@ -101,14 +106,18 @@ class Gates:
                 await task
 
     async def reason(self, *wanted: str, store: str = "default") -> str:
-        """Wait until the store's verdict is one of those wanted ("" for admitted), and return its message."""
+        """Wait until the store's verdict is one of those wanted ("" for admitted), and return its message.
+
+        A verdict is there once it was told, which a thread does after it has found it.
+        """
         async with asyncio.timeout(60):
             while True:
                 barred = self.gate.barred(store)
-                if barred is None and "" in wanted:
-                    return ""
-                if isinstance(barred, StoreProblem) and barred.reason in wanted:
-                    return barred.message
+                reason = barred.reason if isinstance(barred, StoreProblem) else "" if barred is None else None
+                # While it is being checked nobody is told anything.
+                told = reason == "StoreBeingChecked" or self._told.get(store, self) == barred
+                if told and reason in wanted:
+                    return barred.message if isinstance(barred, StoreProblem) else ""
                 await asyncio.sleep(0.01)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,18 +23,27 @@ USAGE = Path(__file__).parent / "usage.py"
 REFUSED = re.compile(r"# refused\b")
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Keep other workers away from what mypy remembers, a database that they share."""
+    with (Path(tempfile.gettempdir()) / f"milepost-mypy-{os.getuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def mypy(file: Path) -> dict[int, str]:
     """Return what mypy says, by line."""
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "mypy", "--strict", "--show-column-numbers", "--hide-error-context",
-            "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache'}", str(file),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    with one_at_a_time():
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "mypy", "--strict", "--show-column-numbers", "--hide-error-context",
+                "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache'}", str(file),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     said = (line.split(":", 4) for line in done.stdout.splitlines() if line.startswith(str(file)))
     return {int(number): text.strip() for _, number, _, kind, text in said if kind.strip() == "error"}

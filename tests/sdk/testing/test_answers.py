@@ -17,7 +17,7 @@ RESULT = {"delivery": "bolts", "posted": "posted ann: 7", "days": 30}
 
 
 def test_an_agent_that_asks_and_sleeps_is_crashed_everywhere_in_no_time() -> None:
-    report = crash_everywhere("kit_agents:asking", answers=ANSWERS, max_points=4)
+    report = crash_everywhere("kit_agents:asking", answers=ANSWERS, max_points=2)
 
     assert report.undisturbed.result == RESULT
     assert report.undisturbed.attempts == 4
@@ -44,7 +44,7 @@ def test_a_function_is_asked_with_what_people_are_shown() -> None:
     [(Deny("too dear"), "no: too dear"), (Expire(), "nobody cared until 20:00"), (None, "yes")],
 )
 def test_a_gate_may_be_denied_or_left_to_the_time(answer: Any, result: str) -> None:
-    report = crash_everywhere("kit_agents:denied", answers={"spend": answer}, max_points=2)
+    report = crash_everywhere("kit_agents:denied", answers={"spend": answer}, max_points=1)
 
     assert report.undisturbed.result == result
 
@@ -73,13 +73,13 @@ def test_what_cannot_be_repeated_halts_where_nobody_knows_and_the_test_may_decid
     def look(question: Asked) -> Decide:
         return Decide("done" if (question.world / "sent").exists() else "not-done")
 
-    report = crash_everywhere("kit_agents:shouting", answers=look, max_points=5)
+    report = crash_everywhere("kit_agents:shouting", answers=look, max_points=4)
 
     assert report.undisturbed.effects == {"sent": "now\n"}
 
 
 def test_what_takes_an_hour_to_settle_is_verified_in_no_time() -> None:
-    report = crash_everywhere("kit_agents:audible")
+    report = crash_everywhere("kit_agents:audible", max_points=4)
 
     assert report.undisturbed.effects == {"sent": "now\n"}
 

@@ -82,7 +82,7 @@ def test_a_key_that_is_not_passed_on_is_found() -> None:
     ],
 )
 def test_what_is_read_outside_of_steps_is_found(name: str, what: str) -> None:
-    said = mistake_of(name)
+    said = mistake_of(name, max_points=2)
 
     assert "the agent does not come to its end any more: it halted as" in said
     assert what in said
