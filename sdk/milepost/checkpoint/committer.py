@@ -169,7 +169,7 @@ class Committer:
             handed_over = [
                 each for each in under_way if each.held or (each.deferred and self._every_steps > 1)
             ]
-            while any(each is handed_over[-1] for each in (*self._in_flight, *self._waiting)):
+            while handed_over and any(each is handed_over[-1] for each in (*self._in_flight, *self._waiting)):
                 await self._next_write()
         finally:
             self._flushing -= 1

@@ -560,6 +560,22 @@ class TestEverySteps:
 
         assert executor.stored_records() == [["step_failed"], ["step_completed"]]
 
+    async def test_settling_waits_for_no_write_whose_callers_wait_for_it_themselves(
+        self, executor: Executor
+    ) -> None:
+        release = threading.Event()
+        executor.store.next_puts(Fault(before=lambda: _wait(release)))
+        writing = asyncio.create_task(executor.commit(a_failure("one", attempt=1)))
+        await until(lambda: len(executor.store.puts) == 1)
+        waiting = asyncio.create_task(executor.commit(a_failure("two", attempt=1)))
+        await turn()
+
+        await asyncio.wait_for(executor.committer.settle(), PATIENCE)
+
+        assert not writing.done()
+        release.set()
+        await every(writing, waiting)
+
     async def test_a_flush_during_a_write_takes_what_came_meanwhile(self, executor: Executor) -> None:
         release = threading.Event()
         executor.store.next_puts(Fault(before=lambda: _wait(release)))
