@@ -2,8 +2,8 @@
 
 The harness plays the operator: it begins a run, starts attempt after attempt, each as another pod, and
 looks at the head to know whether the run has ended. Where the run waits it answers what is asked, as two
-people, another system and a clock do. Attempts use two doors in turn, so that the journal tells an executor
-from its successor. It checks nothing; `tests.faults.checks` does.
+people, another system and a clock do. Attempts use doors in turn, so that the journal tells an executor from
+its successor, and one that is paused keeps its own. It checks nothing; `tests.faults.checks` does.
 
 The surprise: a process is killed while the proxy holds its request. So the boundary is exact, and nothing in
 the product knows of it.
@@ -141,7 +141,7 @@ class Scene:
             receiver = stack.enter_context(_receiving(folder / "ledger.sqlite"))
             journals = [Journal(), Journal()]
             doors = []
-            for name in ("first", "second"):
+            for name in ("first", "second", "third"):
                 proxies = [
                     stack.enter_context(FaultProxy(upstream, journal, door=name))
                     for upstream, journal in zip((server.endpoint, receiver), journals, strict=True)
@@ -209,13 +209,15 @@ class Scene:
         if run.agent in EARLY:
             name, key, content = EARLY[run.agent]
             self._send(run, name, key, content)
-        paused: list[tuple[Attempt, Hold]] = []
+        paused: list[tuple[Attempt, Hold, Door]] = []
         for number in range(1, MOST_ATTEMPTS + 1):
-            door = self._doors[number % 2]
+            # To heal a door is to let go of what is held at it.
+            free = [door for door in self._doors if all(door is not held for *_, held in paused)]
+            door = free[number % len(free)]
             blow, before = arm(door), self._made()
             hold = self._attempt(run, number, door, blow, deadline)
             if hold is not None:
-                paused.append((run.attempts[-1], hold))
+                paused.append((run.attempts[-1], hold, door))
             run.final = self._head(run.keys)
             run.loaded[run.final.head.seq] = load(self.store, run.final.head)
             # Whoever is paused has somebody after it, even where it has finished the run.
@@ -234,12 +236,13 @@ class Scene:
                     self._decide(run)
         self._wake(paused)
 
-    def _wake(self, paused: list[tuple[Attempt, Hold]]) -> None:
+    def _wake(self, paused: list[tuple[Attempt, Hold, Door]]) -> None:
         """Let those go on that were paused, and wait for their end."""
-        for attempt, hold in paused:
+        for attempt, hold, door in paused:
             attempt.process.send(signal.SIGCONT)
             hold.release.set()
             attempt.code = attempt.process.wait(_ATTEMPT_WITHIN_S)
+            door.heal()
         paused.clear()
 
     def _made(self) -> dict[Line, int]:

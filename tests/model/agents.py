@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from typing import Any, Final
 
 from milepost import Call, Denied, Expired, Happened, NotHappened, Run, Unknown, agent, tool
 from milepost.agent.agents import Agent
 from tests.model.replay import Ask, Reach, Reply, Settle
 
-__all__ = ["AGENTS", "SETTLES", "asked"]
+__all__ = ["AGENTS", "APPROVAL", "SETTLES", "asked"]
+
+APPROVAL: Final = "ok"
+"""The name of all that people approve."""
 
 SETTLES: Final = 600.0
 """Seconds: what a pause has to last for calls of processes that have ended to settle."""
@@ -48,6 +52,12 @@ async def tell(call: Call, text: str) -> str:
     return await _reach(call, text, "irreversible")
 
 
+@tool(effect="irreversible", requires_approval=True)
+async def wire(call: Call, text: str) -> str:
+    """Have an effect that can be neither repeated nor asked for, once somebody has seen it."""
+    return await _reach(call, text, "irreversible")
+
+
 @tool(effect="verified", verify=_is_there, settles_within=SETTLES)
 async def deliver(call: Call, text: str) -> str:
     """Have an effect that can be asked for."""
@@ -74,9 +84,9 @@ async def delivers(run: Run) -> list[str]:
     return [sent, await run.step("pay", pay, sent)]
 
 
-async def _decided(run: Run, name: str, *, expires: float | None = None) -> str:
+async def _decided(run: Run, *, expires: float | None = None) -> str:
     try:
-        decision = await run.approval(name, request="shall it be?", expires=expires)
+        decision = await run.approval(APPROVAL, request="shall it be?", expires=expires)
     except Expired as expired:
         return f"Expired {expired.decision.by}"
     except Denied as denied:
@@ -87,15 +97,22 @@ async def _decided(run: Run, name: str, *, expires: float | None = None) -> str:
 @agent(version="1")
 async def approves(run: Run) -> list[str]:
     """An approval, and an effect that says how it was decided."""
-    said = await _decided(run, "ok")
+    said = await _decided(run)
     await run.step("pay", pay, said)
     return [said]
 
 
 @agent(version="1")
+async def wires(run: Run) -> None:
+    """A call that somebody has to approve."""
+    with suppress(Denied):
+        await run.step(APPROVAL, wire, "a")
+
+
+@agent(version="1")
 async def expires(run: Run) -> list[str]:
     """An approval with a deadline, a sleep, and an effect that says what came of it."""
-    said = await _decided(run, "ok", expires=60.0)
+    said = await _decided(run, expires=60.0)
     await run.sleep(30.0)
     await run.step("pay", pay, said)
     return [said]
@@ -133,7 +150,7 @@ async def follows(run: Run) -> list[str]:
     found = await run.step("a", pay, "a", valid=_still_holds)
     await run.step("b", pay, found)
     await run.step("c", pay, "c")
-    said = await _decided(run, "ok")
+    said = await _decided(run)
     await run.step("tell", tell, "d")
     return [said]
 
@@ -158,7 +175,7 @@ async def plans(run: Run) -> list[str]:
 
 
 AGENTS: Final[dict[str, Agent[..., Any]]] = {
-    each.name: each for each in (tells, delivers, approves, expires, listens, checks, follows, plans)
+    each.name: each for each in (tells, delivers, approves, wires, expires, listens, checks, follows, plans)
 }
 
 for _each in AGENTS.values():

@@ -16,6 +16,7 @@ from milepost.api.resource import Phase
 from milepost.checkpoint.gates import AnswerType, Decided, GateOpened
 from milepost.checkpoint.head import Head
 from milepost.checkpoint.records import Event, Finished, Resumed, StepCompleted, Withdrawn
+from tests.model.agents import APPROVAL
 
 if TYPE_CHECKING:
     from tests.model.world import Applied
@@ -46,6 +47,7 @@ def found_wrong(
         _facts_once(events),
         _anew_where_said(events, head, effects),
         _made_once(events, head, made),
+        _approved_first(events, head, made),
         _told(events),
     )
     return next((wrong for check in checks for wrong in check), "")
@@ -133,6 +135,14 @@ def _made_once(events: Sequence[Event], head: Head, made: Sequence[str]) -> Iter
             yield f"E3: the irreversible call of step {step} was made {times} times"
 
 
+def _approved_first(events: Sequence[Event], head: Head, made: Sequence[str]) -> Iterator[str]:
+    approved = {
+        event.gate for event in events if isinstance(event, Decided) and event.type is AnswerType.APPROVE
+    }
+    if f"{head.key_root}/{APPROVAL}" in made and not approved:
+        yield f"I9: the call of step {APPROVAL} was made, and nobody has approved it"
+
+
 def _told(events: Sequence[Event]) -> Iterator[str]:
     """The agent returns what it was told at its gates, in order."""
     last = events[-1]
@@ -148,6 +158,9 @@ def _told(events: Sequence[Event]) -> Iterator[str]:
         if isinstance(event, Decided) and event.type not in (*_ABOUT_CALLS, AnswerType.DUE)
     ]
     result = last.result.inline if last.result else None
+    if result is None:
+        # It returns nothing, whatever it was told.
+        return
     waited = told or any(isinstance(event, GateOpened) for event in events[began:])
     if waited and result != told:
         yield f"I9: the agent returned {result}, and was told {told}"

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from milepost.agent import standing
+from milepost.agent import gates, standing
 from milepost.agent.attempt import Attempt
 from milepost.agent.effects import Effect
 from milepost.agent.events import Coming
@@ -67,6 +67,10 @@ def _all_but(kind: type[Event]) -> Callable[..., Awaitable[None]]:
             await _commit(self, *left, deferrable=deferrable)
 
     return commit
+
+
+async def _approves_by_itself(*_: object) -> None:
+    """Ask nobody."""
 
 
 async def _taken_for_undone(self: Effect, intent: Intended, error: BaseException | None) -> None:
@@ -161,6 +165,11 @@ LIFE_BREAKS: Final = (
         _with((inbox, "send", _own_stands)),
     ),
     Break("a decision that is not recorded", "an approval", _with((Journal, "commit", _all_but(Decided)))),
+    Break(
+        "a call before its approval",
+        "an approved call",
+        _with((gates, "approve_call", _approves_by_itself)),
+    ),
     Break("a deadline that nobody looks at", "a deadline", Code(look=_no_deadline), finish=True),
     Break("an event that is taken twice", "an early event", _with((Coming, "_ids", _ever_the_first))),
     Break("an inbox that is swept", "a sweep of what waits", Code(sweep=_sweeps_inboxes)),

@@ -37,6 +37,21 @@ LIFE_SCENARIOS: Final = (
         {"faults": 1},
     ),
     Scenario(
+        "an approved call",
+        "two executors at an irreversible call that has to be approved, one of which dies, and people",
+        lives,
+        {
+            "agent": "wires",
+            "pods": 2,
+            "faults": 0,
+            "crashes": 1,
+            "people": (_ANN,),
+            "deciders": 1,
+            "halts": _UNKNOWN,
+        },
+        {"people": (_ANN, _BOB), "crashes": 0},
+    ),
+    Scenario(
         "two answers",
         "two people who approve and deny at once, each of whom may not learn what became of it",
         lives,
@@ -111,7 +126,7 @@ LIFE_SCENARIOS: Final = (
             "resume": "Revalidate",
             "in_turn": True,
         },
-        {"faults": 1},
+        {"faults": 1, "deciders": 1, "halts": _UNKNOWN},
     ),
     Scenario(
         "begun anew",

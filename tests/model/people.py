@@ -19,6 +19,7 @@ from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.store import Store
 from milepost.local.answering import Said, answer, choose, decide, send
 from milepost.local.questions import read_questions
+from tests.model.agents import APPROVAL
 from tests.model.pods import Life
 from tests.model.replay import Ask, Draws, Raised, Scripted, etag_of
 from tests.model.tables import Tables
@@ -26,9 +27,6 @@ from tests.model.world import Call, Move, Process, World, Worlds
 from tests.support.histories import NOON
 
 __all__ = ["Answers", "Decides", "LooksAtClock", "Sends"]
-
-APPROVAL: Final = "ok"
-"""The name of every approval of the agents."""
 
 _LATE: Final = NOON + timedelta(days=30)
 """When every deadline is over."""

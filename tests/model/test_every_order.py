@@ -40,6 +40,7 @@ PROVED: Final = {
     "an irreversible call": ("B2", "E3", "I3", "F-A2", "F-A3"),
     "a verified call": ("B2", "E3", "I3", "I3b", "F-A2", "F-A3"),
     "an approval": ("I9", "F-E4"),
+    "an approved call": ("E3", "I3", "I9"),
     "two answers": ("I9", "F-D1", "F-E1"),
     "a deadline": ("I9", "F-E2", "F-E4"),
     "two deadlines": ("I9", "F-C3", "F-E2"),
