@@ -109,6 +109,32 @@ async def wires(run: Run) -> None:
         await run.step(APPROVAL, wire, "a")
 
 
+async def _branch(run: Run, key: str) -> str:
+    decision = await run.approval(APPROVAL, request=key, key=key)
+    return await run.step("pay", pay, f"{key} by {decision.by}")
+
+
+@agent(version="1")
+async def branches(run: Run) -> None:
+    """Two approvals side by side, each with an effect behind it."""
+    await run.parallel({key: _branch(run, key) for key in ("x", "y")})
+
+
+async def _drawn() -> str:
+    loop: Any = asyncio.get_running_loop()
+    writer: str = loop.process.writer
+    return writer
+
+
+@agent(version="1")
+async def hands_over(run: Run) -> list[str]:
+    """A result that each pod makes another way, an effect that follows from it, and one for ever."""
+    drawn = await run.step("draw", _drawn)
+    await run.step("pay", pay, drawn)
+    again = await run.step("draw", _drawn)
+    return [await run.step("tell", tell, again)]
+
+
 @agent(version="1")
 async def expires(run: Run) -> list[str]:
     """An approval with a deadline, a sleep, and an effect that says what came of it."""
@@ -175,7 +201,20 @@ async def plans(run: Run) -> list[str]:
 
 
 AGENTS: Final[dict[str, Agent[..., Any]]] = {
-    each.name: each for each in (tells, delivers, approves, wires, expires, listens, checks, follows, plans)
+    each.name: each
+    for each in (
+        tells,
+        delivers,
+        approves,
+        wires,
+        branches,
+        hands_over,
+        expires,
+        listens,
+        checks,
+        follows,
+        plans,
+    )
 }
 
 for _each in AGENTS.values():

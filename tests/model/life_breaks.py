@@ -78,6 +78,10 @@ async def _taken_for_undone(self: Effect, intent: Intended, error: BaseException
     del self, intent, error
 
 
+async def _at_once(self: Journal) -> None:
+    del self
+
+
 def _surely(self: Journal, attempt: int) -> bool:
     del self, attempt
     return True
@@ -157,6 +161,9 @@ LIFE_BREAKS: Final = (
         "a tool asked before its calls have settled",
         "a verified call",
         _with((agents.deliver, "settles_within", 0.0)),
+    ),
+    Break(
+        "a call before what was handed over is recorded", "handed over", _with((Journal, "settle", _at_once))
     ),
     Break("an answer without a condition", "two answers", Code(bucket=ignores_if_none_match)),
     Break(

@@ -52,6 +52,29 @@ LIFE_SCENARIOS: Final = (
         {"people": (_ANN, _BOB), "crashes": 0},
     ),
     Scenario(
+        "gates side by side",
+        "two executors with two branches at gates, one of which dies anywhere, and a person who approves one",
+        lives,
+        {"agent": "branches", "pods": 2, "faults": 0, "crashes": 0, "people": (_ANN,)},
+        {"crashes": 1},
+    ),
+    Scenario(
+        "handed over",
+        "two executors, everySteps 2, one of which dies anywhere, and effects that follow from what is not "
+        "recorded yet",
+        lives,
+        {
+            "agent": "hands_over",
+            "pods": 2,
+            "faults": 0,
+            "crashes": 1,
+            "every": 2,
+            "deciders": 1,
+            "halts": _UNKNOWN,
+        },
+        {"faults": 1},
+    ),
+    Scenario(
         "two answers",
         "two people who approve and deny at once, each of whom may not learn what became of it",
         lives,

@@ -44,11 +44,12 @@ def lives(
     halts: frozenset[str] = frozenset(),
     resume: str = "Exact",
     in_turn: bool = False,
+    every: int = 1,
 ) -> Model:
     """Return pods of a run of this agent, and who answers it.
 
     `people` answer its approval, each once, `events` are sent, by whom and with what, once each. `in_turn`:
-    no pod starts before the last one has ended.
+    no pod starts before the last one has ended. `every` is `everySteps`.
     """
     tables = Tables(code)
     truth = Truth(tables, halts=halts, ends_well=True)
@@ -72,7 +73,7 @@ def lives(
         add(Decides(f"decider {number}", tables, RUN), Process(1))
     if sweeps:
         add(Sweep("the sweeper", AFTER_ALL), Process(sweeps))
-    objects = begun(tables, RUN, inputs={}, configuration={"resume": {"strategy": resume}})
+    objects = begun(tables, RUN, inputs={}, every_steps=every, configuration={"resume": {"strategy": resume}})
     initial = World(objects, tuple(actors), faults=faults, crashes=crashes)
     replayer = Replayer(tables)
     worlds = Worlds(tuple(programs), replayer, say=tables.say, deletes=bool(sweeps), apply=code.bucket)

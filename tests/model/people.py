@@ -18,8 +18,7 @@ from milepost.checkpoint.history import HeadAt, summarize
 from milepost.checkpoint.runs import HeadSeen, Runs
 from milepost.checkpoint.store import Store
 from milepost.local.answering import Said, answer, choose, decide, send
-from milepost.local.questions import read_questions
-from tests.model.agents import APPROVAL
+from milepost.local.questions import label_of, read_questions
 from tests.model.pods import Life
 from tests.model.replay import Ask, Draws, Raised, Scripted, etag_of
 from tests.model.tables import Tables
@@ -46,7 +45,7 @@ class Answering(NamedTuple):
     def run_it(self, store: Store, tables: Tables) -> str:
         with tables.code.bent():
             runs, head = _runs(store, self.seed), tables.head(self.head)
-            question = choose(runs, head, APPROVAL, GateType.APPROVAL)
+            question = choose(runs, head, _first_approval(head), GateType.APPROVAL)
             answer(runs, head, question, Said(self.says), self.by)
         return question.gate.id
 
@@ -160,7 +159,7 @@ class _Comer:
 
 
 def Answers(name: str, tables: Tables, run: str, says: AnswerType) -> _Comer:  # noqa: N802  (a kind of process)
-    """Return a person who answers an open approval."""
+    """Return a person who answers the first open approval."""
 
     def may(head: Head) -> bool:
         return _has(head, GateType.APPROVAL)
@@ -204,6 +203,11 @@ def _anybody_alive(world: World) -> bool:
 
 def _has(head: Head, kind: GateType) -> bool:
     return any(gate.type is kind for gate in head.gates)
+
+
+def _first_approval(head: Head) -> str:
+    """Return what people call the approval that has been open the longest."""
+    return next(label_of(gate.name, gate.key) for gate in head.gates if gate.type is GateType.APPROVAL)
 
 
 def _runs(store: Store, seed: str) -> Runs:

@@ -170,6 +170,11 @@ class _Process:
         self._life: asyncio.Task[Ending] | None = None
 
     @property
+    def writer(self) -> str:
+        """The pod that it is."""
+        return self._made.settings.writer
+
+    @property
     def single(self) -> bool:
         """Whether it waits for one answer only, so that it may be gone on with."""
         return len(self._pending) == 1

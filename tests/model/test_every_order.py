@@ -41,6 +41,8 @@ PROVED: Final = {
     "a verified call": ("B2", "E3", "I3", "I3b", "F-A2", "F-A3"),
     "an approval": ("I9", "F-E4"),
     "an approved call": ("E3", "I3", "I9"),
+    "gates side by side": ("I9", "F-E4"),
+    "handed over": ("B2", "B3", "I3", "I3b"),
     "two answers": ("I9", "F-D1", "F-E1"),
     "a deadline": ("I9", "F-E2", "F-E4"),
     "two deadlines": ("I9", "F-C3", "F-E2"),
