@@ -165,7 +165,8 @@ def steps(
     A step is `recorded`, `failed` for good, or `tried`: it failed, and will be tried again. It is
     `unconfirmed` while nobody knows whether a call of it took effect, `withdrawn` where it is executed once
     more, `skipped`, or `adopted` from before the run began anew. A gate is `waiting`, or answered. `attempt`
-    is the run's attempt that recorded it, `took` the time of the last try. Times are UTC.
+    is the run's attempt that recorded it, `took` the time of the last try. `note` says what went wrong, who
+    decided, or what the author's own summary of the step says; with --json all of it. Times are UTC.
     """
     errors = errors_console()
     try:

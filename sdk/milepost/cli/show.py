@@ -37,6 +37,9 @@ __all__ = [
 _NAMED: Final = frozenset(
     {"step", "name", "what was seen", "goal", "object or run", "why", "note", "waits for"}
 )
+_NOTE: Final = 200
+"""Characters of a note; JSON has all of it."""
+
 _KIB: Final = 1024
 _HOUR_MIN: Final = 60
 _DAY_MIN: Final = 24 * 60
@@ -92,12 +95,16 @@ def steps_table(rows: Iterable[Row]) -> Table:
 
 
 def _note(row: Row) -> str:
-    """Return what else there is to say: who decided, when and why, or why a step was not executed."""
+    """Return what else there is to say: who decided, when and why, what went wrong, or what came of it."""
     decided = f"by {row.by} at {_time(row.at)}" if row.by else ""
     told = ": ".join(filter(None, [decided, row.reason]))
-    error = row.error if row.status in ("unconfirmed", "skipped", "withdrawn") else ""
     waits = row.description if row.status in ("waiting", "halted") else ""
-    return visible(" ".join(filter(None, [told, error, waits])))
+    return visible(_short(" ".join(filter(None, [told, row.error, waits, row.summary]))))
+
+
+def _short(text: str) -> str:
+    line, _, more = text.partition("\n")
+    return f"{line[:_NOTE]} ..." if more or len(line) > _NOTE else line
 
 
 def new_table(*columns: str) -> Table:

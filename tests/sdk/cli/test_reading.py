@@ -102,7 +102,8 @@ def milepost(store: FileStore, *arguments: str) -> Result:
 
 def test_the_steps_of_the_only_run_are_shown(store: FileStore) -> None:
     keys = begin(store, "one")
-    claim(store, keys, 1, Planned(total=4), completed("list", 1), failed("save", 2, attempt=1, final=False))
+    listed = completed("list", 1).model_copy(update={"summary": "three letters"})
+    claim(store, keys, 1, Planned(total=4), listed, failed("save", 2, attempt=1, final=False))
     claim(
         store, keys, 2, completed("save", 2, attempt=2, size=20_000), failed("send", 3, attempt=3, final=True)
     )
@@ -110,10 +111,10 @@ def test_the_steps_of_the_only_run_are_shown(store: FileStore) -> None:
     shown = milepost(store, "steps")
 
     assert [" ".join(line.split()) for line in shown.stdout.splitlines()] == [
-        "seq step status tries started took size epoch attempt",
-        "2 list recorded 1 03-01 12:00:00 1.50 s 7 B 1 1",
+        "seq step status tries started took size epoch attempt note",
+        "2 list recorded 1 03-01 12:00:00 1.50 s 7 B 1 1 three letters",
         "3 save recorded 2 03-01 12:00:00 1.50 s 19.5 KiB 2 2",
-        "3 send failed 3 03-01 12:00:02 0.25 s 2 2",
+        "3 send failed 3 03-01 12:00:02 0.25 s 2 2 builtins.ValueError: no",
     ]
     counts = "2/4 steps, 1 failed, attempt 2, record 3"
     assert shown.stderr == f"run default/one ({keys.run_id}): Running, {counts}\n"
