@@ -153,7 +153,8 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     is_asked(reader)
 
     # As it stands it tries every place, which takes a minute.
-    desk.write("test_letters.py", test.replace("effects=sent)\n", "effects=sent, max_points=9)\n"))
+    fewer = test.replace("effects=sent)\n", "effects=sent, max_points=9)\n").replace("points=4", "points=2")
+    desk.write("test_letters.py", fewer)
     reader.does("pytest -q")
     reader.does("sed -i.right \"s/{call.key.replace('\\/', '.')}/{os.getpid()}/\" letters.py")
     reader.does("pytest -q")

@@ -29,7 +29,7 @@ def test_a_worker_that_was_overtaken_is_refused_and_does_no_harm_where_its_tools
 
 def test_what_a_stale_worker_does_again_is_found() -> None:
     with pytest.raises(AssertionError) as found:
-        overtake_everywhere("kit_agents:unkeyed")
+        overtake_everywhere("kit_agents:unkeyed", max_points=2)
 
     assert str(found.value).startswith(
         "stopped after record 3 (step prepare), and overtaken, the stale worker does harm:\n"
@@ -39,7 +39,7 @@ def test_what_a_stale_worker_does_again_is_found() -> None:
 
 def test_a_stale_worker_that_is_not_refused_is_found() -> None:
     with pytest.raises(AssertionError) as found:
-        overtake_everywhere("kit_agents:escaping")
+        overtake_everywhere("kit_agents:escaping", max_points=2)
 
     assert str(found.value).startswith(
         "stopped after record 3 (step prepare), and overtaken, the stale worker was not refused: "
