@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,6 +42,14 @@ def s3_server(request: pytest.FixtureRequest) -> S3Server:
 def real_config(s3_server: S3Server, tmp_path: Path) -> Callable[[str], S3Config]:
     """Return configurations of one new prefix on each real server; the argument is the endpoint."""
     return config_on(s3_server, tmp_path / "credentials")
+
+
+@pytest.fixture
+def nobodys_port() -> Iterator[int]:
+    """A port at which nobody listens, and that no other server is given meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -209,9 +208,8 @@ def test_an_answer_that_does_not_come_in_time_leaves_the_write_unknown(
 
 
 @pytest.mark.req("C4")
-def test_a_server_that_cannot_be_reached_leaves_the_write_unknown(fake_s3: FakeS3) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+def test_a_server_that_cannot_be_reached_leaves_the_write_unknown(fake_s3: FakeS3, nobodys_port: int) -> None:
+    endpoint = f"http://127.0.0.1:{nobodys_port}"
     store = open_store(S3Config(endpoint, "b", credentials=fake_s3.credentials))
     answer = create(store)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,9 +91,10 @@ def test_a_call_that_never_gets_a_good_answer_says_what_it_last_heard(
     assert len(fake_s3.journal) == ALL_TRIES
 
 
-def test_a_server_that_cannot_be_reached_is_unavailable(fake_s3: FakeS3, pauses: list[float]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+def test_a_server_that_cannot_be_reached_is_unavailable(
+    fake_s3: FakeS3, pauses: list[float], nobodys_port: int
+) -> None:
+    endpoint = f"http://127.0.0.1:{nobodys_port}"
     store = S3Store(S3Config(endpoint, "b", credentials=fake_s3.credentials), pause=pauses.append)
     with pytest.raises(StoreUnavailable, match="EndpointConnectionError"):
         store.get("ns/head")

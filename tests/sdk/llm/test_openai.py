@@ -83,7 +83,7 @@ async def test_a_rate_limit_is_waited_out_for_as_long_as_the_provider_asks(
     assert time.monotonic() - began >= 2
     (said,) = [record.getMessage() for record in caplog.records]
     until = said.removeprefix("RateLimited until ").partition(",")[0]
-    assert abs(datetime.fromisoformat(until) - datetime.now(UTC)) < timedelta(seconds=30)
+    assert abs(datetime.fromisoformat(until) - datetime.now(UTC)) < timedelta(minutes=5)
     assert run.events(StepFailure) == []
 
 
