@@ -6,6 +6,7 @@ once. It refuses to guess: whoever waits says how long, and an executor that tak
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -55,7 +56,9 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
         if not self.ended.is_set():
-            os.kill(self.pid, number)
+            # It may have ended, and whoever starts processes may not have said so yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 class Starter(Protocol):
