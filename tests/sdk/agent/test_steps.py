@@ -77,7 +77,7 @@ async def test_the_next_step_starts_only_once_the_record_of_the_one_before_is_ac
 
     def hold() -> None:
         sent.set()
-        assert answered.wait(10)
+        assert answered.wait(60)
 
     async def go_on() -> None:
         await run.go_on(agent)
@@ -85,7 +85,7 @@ async def test_the_next_step_starts_only_once_the_record_of_the_one_before_is_ac
     # The claim goes through; what comes next is the record of step one.
     run.store.next_puts(None, Fault(after=hold), only="head")
     going = asyncio.create_task(go_on())
-    assert await asyncio.to_thread(sent.wait, 10)
+    assert await asyncio.to_thread(sent.wait, 60)
     before = list(begun)
     answered.set()
     await going
@@ -378,7 +378,7 @@ async def test_a_plain_function_runs_in_a_thread_and_the_loop_stays_free(run: Ru
     let_go = threading.Event()
 
     async def agent(run: Run) -> str:
-        waiting = asyncio.create_task(run.step("wait", let_go.wait, 10))
+        waiting = asyncio.create_task(run.step("wait", let_go.wait, 60))
         await run.step("let-go", let_go.set)
         assert await waiting
         return threading.current_thread().name

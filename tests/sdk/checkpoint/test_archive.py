@@ -35,7 +35,7 @@ class Gated(FaultyStore):
     def get(self, key: str, *, unless_etag: str = "") -> Read:
         if self.gate is not None:
             self.waited_for.set()
-            self.gate.wait(10)
+            self.gate.wait(60)
         return super().get(key, unless_etag=unless_etag)
 
 
@@ -194,7 +194,7 @@ def test_threads_that_want_the_same_segment_fetch_it_once(store: Gated, head: He
     with ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(archive.record, head, seq) for seq in range(1, 9)]
         store.gate.set()
-        found = [each.result(10).seq for each in waiting]
+        found = [each.result(60).seq for each in waiting]
 
     assert found == list(range(1, 9))
     assert store.gets == [segment_key(KEYS, first)]
@@ -207,14 +207,14 @@ def test_what_is_at_hand_does_not_wait_for_what_is_being_fetched(store: Gated, h
     store.gate = threading.Event()
     with ThreadPoolExecutor(2) as pool:
         fetching = pool.submit(archive.segment, second)
-        assert store.waited_for.wait(10)
+        assert store.waited_for.wait(60)
 
-        found = pool.submit(archive.event_at_hand, head, 1, Started, lambda _: True).result(10)
-        asked = pool.submit(archive.at_hand, head, second.first).result(10)
+        found = pool.submit(archive.event_at_hand, head, 1, Started, lambda _: True).result(60)
+        asked = pool.submit(archive.at_hand, head, second.first).result(60)
 
         assert (found is not None, asked, fetching.done()) == (True, None, False)
         store.gate.set()
-        assert fetching.result(10) == archive.segment(second)
+        assert fetching.result(60) == archive.segment(second)
 
 
 def test_threads_that_read_all_over_the_place_see_the_records_as_they_are(

@@ -314,7 +314,7 @@ async def test_losing_the_run_ends_the_process_though_its_event_loop_is_blocked(
     waiting = asyncio.create_task(old.commit(a_step("stale")))
     await turn()
 
-    assert ended.wait(5), "on_lost is called while this thread, the loop's own, is blocked"
+    assert ended.wait(60), "on_lost is called while this thread, the loop's own, is blocked"
     assert old.lost_in[0].startswith("committer")
     with pytest.raises(Ended):
         await waiting

@@ -18,7 +18,7 @@ from milepost.errors import Corrupt, FormatTooNew, MilepostError, StoreOwnedElse
 from tests.support.store_doubles import FakeTime, Fault, FaultyStore
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "formats" / "owner-1.json"
-PATIENCE = Patience(os.urandom, deadline=5.0)
+PATIENCE = Patience(os.urandom, deadline=60.0)
 
 
 def claimed(store: Store, cluster: str, *recover_from: str) -> Owner:
@@ -74,7 +74,7 @@ def test_of_many_that_come_at_once_one_becomes_the_owner() -> None:
     store, start = MemoryStore(), threading.Barrier(16)
 
     def come(number: int) -> str:
-        start.wait(10)
+        start.wait(60)
         try:
             return claimed(store, f"cluster-{number}").cluster
         except StoreOwnedElsewhere:

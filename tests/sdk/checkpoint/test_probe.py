@@ -19,7 +19,7 @@ from tests.support.bent_stores import BENT, Bent, Closed, MixesBodies, Silent, S
 from tests.support.store_doubles import FakeTime
 
 QUICK = Effort(writers=8, creations=2, replacements=2, samples=3)
-PATIENCE = Patience(os.urandom, deadline=5.0)
+PATIENCE = Patience(os.urandom, deadline=60.0)
 CHECKS = [
     "create-race", "replace-race", "create-once", "stale-etag", "missing-key", "checksum", "read-after-write",
     "list-after-write", "latency", "delete",

@@ -145,7 +145,7 @@ def test_threads_that_ask_for_one_blob_at_once_fetch_it_once(store: FaultyStore)
     kept, together = values(store), threading.Barrier(8)
 
     def ask(_: int) -> Any:
-        together.wait(10)
+        together.wait(60)
         return kept.read(STORED)
 
     with ThreadPoolExecutor(8) as pool:
@@ -164,9 +164,9 @@ def test_who_keeps_a_value_that_is_on_its_way_waits_for_it(store: FaultyStore) -
 
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(kept.keep, LARGE)
-        assert first.wait(10)
+        assert first.wait(60)
         other = pool.submit(kept.keep, LARGE)
-        assert [one.result(10), other.result(10)] == [STORED] * 2
+        assert [one.result(60), other.result(60)] == [STORED] * 2
     assert len(store.puts) == 1
 
 
