@@ -160,7 +160,7 @@ def test_an_operator_that_is_killed_in_the_middle_picks_the_run_up(scene: Scene)
 @pytest.mark.req("K5", "F-C2", "F-A6")
 def test_a_run_that_ends_while_no_operator_is_there_is_seen_to_have_ended(scene: Scene) -> None:
     # Long enough for the operator to be gone before the end.
-    scene.apply(scene.manifest("unattended", steps=8, pause=1.0))
+    scene.apply(scene.manifest("unattended", steps=8, pause=1.5))
     scene.until_done("unattended", 2)
     _scale_operator(scene, 0)
     try:
