@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +79,19 @@ def walk(model: Model, *, most: int = 5_000_000, finish: bool = True) -> Explora
         found = truth.wrong(world)
         return found or (model.finisher.wrong(world) if finish and model.finisher else "")
 
+    with _quiet():
+        try:
+            return explore(model.initial, moves, wrong, most=most)
+        finally:
+            worlds.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let nobody log: thousands of processes have their say, of which most never were."""
+    before = logging.root.manager.disable
+    logging.disable()
     try:
-        return explore(model.initial, moves, wrong, most=most)
+        yield
     finally:
-        worlds.close()
+        logging.disable(before)

@@ -12,7 +12,6 @@ processes live in one. By then its outcome is known, and nothing that it does is
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -224,12 +223,11 @@ class _Process:
         """Take down what is left standing in the author's code and around it."""
         asyncio.events._set_running_loop(self._loop)
         try:
-            with _quiet():
-                for task in self._loop.tasks:
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    coroutine: Any = task.get_coro()
-                    with suppress(BaseException):
-                        coroutine.close()
+            for task in self._loop.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine: Any = task.get_coro()
+                with suppress(BaseException):
+                    coroutine.close()
         finally:
             asyncio.events._set_running_loop(None)
             self._loop.close()
@@ -331,19 +329,9 @@ async def _pause(seconds: float) -> None:
 
 @contextmanager
 def _around() -> Iterator[None]:
-    """Say nothing, and do not look up which version is installed, which takes longer than all else."""
-    with _quiet(), patch.object(session, "version", lambda _: "0"):
+    """Do not look up which version is installed, which takes longer than all else."""
+    with patch.object(session, "version", lambda _: "0"):
         yield
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable()
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 @cache
