@@ -96,8 +96,8 @@ def run(
     does this command when it is called again. A run that has ended is reported, and nothing is run. The
     result goes to standard output, all else to standard error.
 
-    Exits with 0 where the run has succeeded, with 1 where it has not, or not yet, with 2 where the manifest or
-    the call is wrong, and with 130 where it was interrupted.
+    Exits with 0 where the run has succeeded, with 1 where it has not, or not yet, with 2 where the manifest
+    or the call is wrong, and with 130 where it was interrupted.
     """
     errors = errors_console()
     progress = Progress(errors, Path.cwd())
