@@ -20,7 +20,7 @@ from milepost.checkpoint.sending import Patience, persist, send
 from milepost.checkpoint.store import Found, Store
 from milepost.errors import Corrupt, FormatTooNew, RunDeleted, StoreOwnedElsewhere
 
-__all__ = ["KEY", "LAYOUT", "Owner", "claim_prefix"]
+__all__ = ["KEY", "LAYOUT", "Owner", "check_owner", "claim_prefix"]
 
 KEY: Final = "_owner"
 LAYOUT: Final = 1
@@ -68,6 +68,13 @@ def claim_prefix(
             continue
         if isinstance(outcome, Done):
             return owner
+
+
+def check_owner(store: Store) -> None:
+    """Raise Corrupt or FormatTooNew where it cannot be read whose the prefix is: nobody may work in it."""
+    found = store.get(KEY)
+    if isinstance(found, Found):
+        _parsed(found.body)
 
 
 def _parsed(body: bytes) -> Owner:

@@ -16,6 +16,7 @@ from rich.text import Text
 from milepost.api.names import StoreKeys
 from milepost.api.summary import NameRecord, NameState
 from milepost.checkpoint.damage import listed, repair_command, repeats, trusted
+from milepost.checkpoint.owner import check_owner
 from milepost.checkpoint.repair import Rescue, carry_out, plan_repair
 from milepost.checkpoint.runs import NameSeen, Runs
 from milepost.checkpoint.sending import Patience
@@ -56,6 +57,7 @@ def verify(
     damaged: list[str] = []
     try:
         runs = stores.opened(url, credentials, given_as="URL")
+        ownerless = "" if which or run else _ownerless(runs)
         shown = []
         for each in _chosen(runs, which, run):
             looked += 1
@@ -72,12 +74,13 @@ def verify(
         typer.echo(json.dumps(shown, indent=2))
     if not looked:
         errors.print(f"there is no run in {runs.store.uri}", soft_wrap=True)
-    if newer:
-        said = f"{newer} written by a newer Milepost, which alone can read them"
+    unreadable = f"{newer} written by a newer Milepost, which alone can read them" if newer else ""
+    closed = [*filter(None, [unreadable, ownerless])]
+    for said in closed:
         errors.print(Text(said, style="bold red"), soft_wrap=True)
     if damaged:
         _recommend(errors, damaged, whole=not which)
-    if newer or damaged:
+    if closed or damaged:
         raise typer.Exit(FAILED)
 
 
@@ -140,6 +143,15 @@ def _chosen(runs: Runs, which: str, run: str) -> Iterable[Verified]:
     if which:
         return [verify_name(runs, *_two(which, "NAMESPACE/NAME"))]
     return verify_all(runs)
+
+
+def _ownerless(runs: Runs) -> str:
+    """Return why nobody may work in the store, if it cannot be read whose it is."""
+    try:
+        check_owner(runs.store)
+    except (Damaged, FormatTooNew) as error:
+        return str(error)
+    return ""
 
 
 def _needless(found: Verified, left: Survey) -> str:

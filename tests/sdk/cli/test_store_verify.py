@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from milepost.api.resource import Phase
 from milepost.checkpoint.file import FileStore
 from milepost.checkpoint.memory import MemoryStore
+from milepost.checkpoint.owner import KEY
 from milepost.checkpoint.runs import HeadSeen
 from milepost.checkpoint.store import Store
 from milepost.cli.app import app
@@ -88,6 +89,17 @@ def test_a_damaged_run_is_told_in_full_and_the_exit_code_is_1(store: FileStore) 
     assert lines[4] == f"  records {lost.first} to {lost.last} are lost"
     assert lines[5].startswith("  these steps are lost and run again: step-81, step-82,")
     assert lines[5].endswith("others")
+
+
+@pytest.mark.req("S7")
+def test_a_store_that_is_nobodys_to_work_in_is_said_beside_its_runs(store: FileStore) -> None:
+    store.put_new(KEY, b"", {})
+
+    of_all, of_one = call("verify", store), call("verify", store, "team/triage")
+
+    assert (of_all.exit_code, of_all.stdout) == (1, of_one.stdout)
+    assert of_all.stderr.startswith("_owner: it does not say whose prefix this is: ")
+    assert of_one.exit_code == 0
 
 
 def test_scripts_get_every_step_with_its_summary(store: FileStore) -> None:
