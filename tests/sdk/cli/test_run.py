@@ -82,7 +82,7 @@ def errors(desk: Desk) -> str:
 
 
 def last_pid(desk: Desk) -> int:
-    return int(re.findall(r"executor pid (\d+)", errors(desk))[-1])
+    return int(wait_until(lambda: re.findall(r"executor pid (\d+)", errors(desk)))[-1])
 
 
 def gone(pid: int) -> bool:
