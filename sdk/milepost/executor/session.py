@@ -62,8 +62,10 @@ __all__ = ["Session"]
 
 T = TypeVar("T")
 
-THREADS: Final = 64
-"""Most plain functions that may run as steps at once; asyncio's own default is smaller than a fan-out."""
+THREADS: Final = 1000
+"""Most plain functions that run at once. Threads are made as they are needed, and how many are needed is for
+the agent's `limit` to say: a function that waits for one does so in its step's time.
+"""
 
 MAX_SHOWN: Final = 5
 """Gates, or steps, that a message about them names."""
