@@ -14,7 +14,7 @@ from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from milepost.agent.run import Run
 from milepost.agent.steps import Retry
 from milepost.agent.tools import Tool
-from milepost.errors import CannotStart
+from milepost.errors import CannotStart, Misuse
 
 __all__ = ["Agent", "agent"]
 
@@ -66,6 +66,15 @@ class Agent(Generic[P, T]):
         self.retry = retry or Retry()
         self.memory_every = memory_every
         self.__doc__ = fn.__doc__
+
+    if not typing.TYPE_CHECKING:  # for which an agent is nothing that can be called
+
+        def __call__(self, *_: object, **__: object) -> typing.NoReturn:
+            """Raise Misuse: without an executor there is no log that the agent could go on from."""
+            raise Misuse(
+                f"agent {self.name} is started with a manifest, by `milepost run run.yaml`; in a test use "
+                f"milepost.testing.simulate({self.fn.__name__}, {{...}})"
+            )
 
     def arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments that the manifest's inputs stand for, each of its declared type.

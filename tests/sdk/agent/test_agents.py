@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost import Run, agent, tool
+from milepost import Misuse, Run, agent, tool
 
 
 @tool(effect="none")
@@ -62,3 +62,12 @@ def test_what_could_not_be_resumed_is_refused(
 ) -> None:
     with pytest.raises(error, match=says):
         agent(**options)(fn)
+
+
+def test_an_agent_that_is_called_by_hand_says_how_it_is_started() -> None:
+    by_hand: Any = agent(version="1")(research)
+
+    with pytest.raises(
+        Misuse, match=r"agent research is started with a manifest, by `milepost run run\.yaml`"
+    ):
+        by_hand(topic="tests")
