@@ -80,8 +80,10 @@ requirements: venv ## Which tests prove which requirements
 crds: venv ## Generate the CRD from the types
 	$(BIN)/python -m tools.crds
 
-golden: venv ## Rewrite the golden files
+golden: venv ## Rewrite the golden files, and the pages that are written from code
 	MILEPOST_REWRITE_GOLDEN=1 $(BIN)/pytest --quiet tests/chart tests/operator tests/sdk/cli tests/sdk/checkpoint/test_formats.py
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.mutants.page
 
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --python-version 3.11 --python-platform linux

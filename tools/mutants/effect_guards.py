@@ -228,4 +228,12 @@ EFFECT_GUARDS: Final = (
         "        if False:",
         _ERRORS,
     ),
+    Guard(
+        "a plain function's thread is waited out",
+        "a call is recorded as failed, and made again, while its thread is still at work",
+        f"{_SDK}/threads.py",
+        "await unbroken(asyncio.to_thread(outcome, fn, args, kwargs))",
+        "await asyncio.to_thread(outcome, fn, args, kwargs)",
+        f"{_T}/test_plain_tools.py",
+    ),
 )

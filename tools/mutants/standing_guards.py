@@ -128,6 +128,22 @@ STANDING_GUARDS: Final = (
         _TESTS,
     ),
     Guard(
+        "other inputs have other keys",
+        "a keyed tool is called with a key that its receiver knows for other arguments",
+        _STANDING,
+        "        anew = _digests(recorded.inputs) != _digests(inputs())\n",
+        "        anew = False\n",
+        _TESTS,
+    ),
+    Guard(
+        "what cannot be taken back is held to its inputs",
+        "an irreversible step gives the result of another call, and nobody is told",
+        _STANDING,
+        "        if once:\n            await _check_inputs(journal, recorded, inputs())\n",
+        "        if once:\n",
+        _TESTS,
+    ),
+    Guard(
         "another environment halts",
         "another model or tool works on with the results of the old one, and nobody is asked",
         _RESUMING,

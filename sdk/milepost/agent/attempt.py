@@ -24,6 +24,7 @@ from milepost.agent.effects import Effect, about_intent, ask_for_outcome
 from milepost.agent.failures import error_data
 from milepost.agent.journal import Journal
 from milepost.agent.recorded import call_named, ended_call, recorded_call
+from milepost.agent.threads import outcome
 from milepost.agent.tools import Bound, Tool, current_caller
 from milepost.api.names import idempotency_key
 from milepost.checkpoint import codec
@@ -110,7 +111,7 @@ class Attempt:
             return await self._call(_Asked(tool, (*fn.args, *arguments), fn.keywords, self._numbered(tool)))
         if inspect.iscoroutinefunction(fn):
             return await fn(*arguments)
-        self._thread = asyncio.ensure_future(asyncio.to_thread(_outcome, fn, arguments))
+        self._thread = asyncio.ensure_future(asyncio.to_thread(outcome, fn, arguments))
         value, error = await asyncio.shield(self._thread)
         if error is not None:
             raise error
@@ -322,14 +323,6 @@ def _prior(called: ToolCalled) -> PriorCall:
         external_id=called.external_id,
         evidence=called.evidence,
     )
-
-
-def _outcome(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
-    # As a value: a StopIteration that leaves a thread as an error never reaches who waits for it.
-    try:
-        return fn(*arguments), None
-    except BaseException as error:  # noqa: BLE001  (raised again in the step's own task)
-        return None, error
 
 
 def _path(tool: Tool[..., Any]) -> str:

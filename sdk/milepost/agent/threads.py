@@ -9,27 +9,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from milepost.agent.unbroken import unbroken
 
-__all__ = ["called"]
+__all__ = ["called", "outcome"]
 
 
 async def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return what a function gives, an async one or a plain one. Raises what it raises."""
     if inspect.iscoroutinefunction(fn):
         return await fn(*args, **kwargs)
-    value, error = await unbroken(asyncio.to_thread(_outcome, fn, args, kwargs))
+    value, error = await unbroken(asyncio.to_thread(outcome, fn, args, kwargs))
     if error is not None:
         raise error
     return await value if inspect.isawaitable(value) else value
 
 
-def _outcome(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+def outcome(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[Any, BaseException | None]:
-    # As a value: a StopIteration that leaves a thread as an error never reaches who waits for it.
+    """Return what a call gives, or what it raises: a StopIteration cannot leave a thread as an error."""
     try:
         return fn(*args, **kwargs), None
     except BaseException as error:  # noqa: BLE001  (raised again in the task that waits)

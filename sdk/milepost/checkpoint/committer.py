@@ -165,11 +165,10 @@ class Committer:
         """Return once nothing is left that its caller was told had ended before it was durable."""
         self._flushing += 1
         try:
-            under_way = (*self._in_flight, *self._waiting)
-            handed_over = [
-                each for each in under_way if each.held or (each.deferred and self._every_steps > 1)
-            ]
-            while handed_over and any(each is handed_over[-1] for each in (*self._in_flight, *self._waiting)):
+            newest_first = reversed((*self._in_flight, *self._waiting))
+            told = (each for each in newest_first if each.held or (each.deferred and self._every_steps > 1))
+            last = next(told, None)
+            while any(each is last for each in (*self._in_flight, *self._waiting)):
                 await self._next_write()
         finally:
             self._flushing -= 1
