@@ -215,6 +215,21 @@ async def test_the_question_waits_only_as_long_as_the_process_has_not_lived_yet(
 
 
 @pytest.mark.req("E3")
+@pytest.mark.parametrize(("today", "waited"), [(5.0, 60), (120.0, 120)], ids=["shorter", "longer"])
+async def test_the_question_waits_for_the_longer_of_what_was_and_what_is_declared(
+    run: RunInMemory, paused: Paused, today: float, waited: float
+) -> None:
+    outside = Outside(after=[Died()])
+    with pytest.raises(Died):
+        await run.go_on(as_step(outside, "upload"))
+    outside.upload.settles_within = today
+
+    await run.go_on(as_step(outside, "upload"), end=proved(1))
+
+    assert paused.seconds == [pytest.approx(waited, abs=10)]
+
+
+@pytest.mark.req("E3")
 async def test_a_call_of_a_process_that_may_be_alive_is_left_to_a_person(
     run: RunInMemory, paused: Paused
 ) -> None:

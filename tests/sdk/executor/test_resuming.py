@@ -297,4 +297,5 @@ def test_memory_has_an_object_of_its_own_that_the_head_names(run: RunOnDisk) -> 
     assert head.memory == copies[-1].memory.blob
     assert read_value(run.store, run.keys, copies[-1].memory) == {"a": "a"}
     assert go_on(run).code == 0
-    assert read_value(run.store, run.keys, run.events(Remembered)[-1].memory) == {"a": "a", "b": "b"}
+    at_the_end = read_value(run.store, run.keys, run.events(Remembered)[-1].memory)
+    assert at_the_end == {"a": "a", "b": "b", "c": "c"}

@@ -113,7 +113,7 @@ async def remembering(run: Run, world: str) -> dict[str, str]:
     for name in ("a", "b"):
         run.memory[name] = await run.step(name, note, world, name)
     die_once(world, "b")
-    await run.step("c", note, world, "c")
+    run.memory["c"] = await run.step("c", note, world, "c")
     return dict(run.memory)
 
 
