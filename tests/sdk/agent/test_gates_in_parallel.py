@@ -65,7 +65,7 @@ async def test_a_branch_of_which_only_branches_that_wait_are_left_gives_its_slot
 
     gates = await waits(run, agent)
 
-    assert [gate.place for gate in gates] == ["1:0/1:0/1:0/@a", "1:0/1:0/1:2/@b"]
+    assert {gate.place for gate in gates} == {"1:0/1:0/1:0/@a", "1:0/1:0/1:2/@b"}
     assert len(completed(run)) == 8
     for gate in gates:
         answer(run, gate=gate.id)
@@ -110,7 +110,7 @@ async def test_a_branch_whose_code_waits_in_tasks_of_its_own_gives_its_slot_back
 
     gates = await waits(run, agent)
 
-    assert ([gate.name for gate in gates], len(completed(run))) == (["a", "b"], 4)
+    assert ({gate.name for gate in gates}, len(completed(run))) == ({"a", "b"}, 4)
     for gate in gates:
         answer(run, gate=gate.id)
     assert await ends(run, agent) == ["both", "worked", "worked"]
