@@ -100,7 +100,8 @@ def test_killed_anywhere_around_its_gates_a_run_goes_on_by_the_answers_that_stan
 
     outcome = struck(outcome_of, "waiting", Blow(index, when))
 
-    assert (outcome.hits, outcome.ended, outcome.verdict.calls_repeated) == (1, True, 0)
+    # Keyed calls behind the gates may be made again, under their keys: `struck` holds the run to that.
+    assert (outcome.hits, outcome.ended) == (1, True)
 
 
 @pytest.mark.req("C3", "I5", "I9", "F-A7", "F-E4")
