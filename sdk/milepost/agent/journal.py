@@ -125,6 +125,7 @@ class Journal:
         self._plans = 0
         self._plans_recorded = 0
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._held: dict[str, Sequence[Coroutine[Any, Any, Any]]] = {}
         self._stillness = Stillness(rules.linger, self._wait)
         self._switch = Switch(self._stillness)
         self._waits_at: list[str] = []
@@ -214,18 +215,30 @@ class Journal:
         _log.warning(reason, extra={"note": message})
         self._noted.append(Noted(reason=reason, message=message))
 
-    def awaited(self, place: str, made: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Expect that this coroutine, which the author's code is given, is awaited in the end."""
+    def awaited(
+        self, place: str, made: Coroutine[Any, Any, T], holds: Sequence[Coroutine[Any, Any, Any]] = ()
+    ) -> Coroutine[Any, Any, T]:
+        """Expect that this coroutine, which the author's code is given, is awaited in the end.
+
+        It awaits those that it `holds`.
+        """
         self._made[place] = made
+        self._held[place] = holds
         return made
 
     def begun(self, place: str) -> None:
         """Note that what stands at this place is being awaited."""
         self._made.pop(place, None)
+        self._held.pop(place, None)
 
     def never_awaited(self) -> list[str]:
         """Return what the author's code has started and not awaited, and take it away."""
-        # What was closed is none of them: `parallel` does so with what it does not begin after a failure.
+        # What was closed is none of them: `parallel` does so with what it does not begin after a failure. One
+        # that was cancelled before it began could not.
+        for place, holds in reversed(self._held.items()):
+            if inspect.getcoroutinestate(self._made[place]) == inspect.CORO_CLOSED:
+                for each in holds:
+                    each.close()
         left = {
             place: made
             for place, made in self._made.items()
@@ -234,6 +247,7 @@ class Journal:
         for made in left.values():
             made.close()
         self._made.clear()
+        self._held.clear()
         return list(left)
 
     def begun_before(self, made: Sequence[Coroutine[Any, Any, Any]], branches: Sequence[str]) -> list[bool]:

@@ -226,7 +226,7 @@ class Run:
             begin=partial(self._journal.begun, place),
             begun_before=partial(self._journal.begun_before, coroutines, [each.path for each in places]),
         )
-        return self._journal.awaited(place, running)
+        return self._journal.awaited(place, running, coroutines)
 
     @overload
     def approval(

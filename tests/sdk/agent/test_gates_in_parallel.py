@@ -358,3 +358,18 @@ async def test_what_a_parallel_did_not_begin_was_not_forgotten(run: RunInMemory)
 
     assert run.journals[-1].never_awaited() == []
     assert (gates_of(run), completed(run)) == ((), set())
+
+
+async def test_a_parallel_that_is_stopped_before_it_begins_has_forgotten_nothing(run: RunInMemory) -> None:
+    """On a resume a recorded step gives back at once, so that what was begun the first time is not."""
+
+    async def agent(run: Run) -> str:
+        inner = run.parallel([run.step("one", str, 1)])
+        behind = asyncio.ensure_future(run.parallel({"a": inner, "b": run.step("two", str, 1)}))
+        behind.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await behind
+        return await run.step("three", str, 3)
+
+    assert await ends(run, agent) == "3"
+    assert run.journals[-1].never_awaited() == []
