@@ -139,6 +139,8 @@ class Journal:
         # Not the loop's own threads: the author's functions may occupy all of those.
         self._threads = ThreadPoolExecutor(_BLOBS_AT_ONCE, thread_name_prefix="blobs")
         self.memory = Memory()
+        # The branches of which earlier processes have gone on since results were to be checked again.
+        self.checked: frozenset[str] = frozenset()
         # How a tool breaks today's rules; those that the agent declares have been looked at before.
         self.breaches: Callable[[Tool[..., Any]], Sequence[str]] = lambda _tool: ()
         self.events = Events()
@@ -152,6 +154,7 @@ class Journal:
     async def begin(self) -> None:
         """Make ready for the first line of the agent's code, once nothing can change how the run goes on."""
         self._ahead = Ahead(self.state)
+        self.checked = frozenset(self.state.revalidated)
         self._plans_recorded = self.state.plans
         for step in sorted(self.state.facts, key=lambda step: self.state.facts[step].seq):
             self._facts.setdefault(step.rpartition("/")[2].partition("#")[0], []).append(step)

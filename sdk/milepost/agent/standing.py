@@ -72,14 +72,16 @@ async def standing(
     inputs: Callable[[], tuple[Input, ...]],
     read: Callable[[], Awaitable[Any]],
     valid: Callable[[Any], Awaitable[bool]] | None,
+    stale_before: int,
     once: bool,
 ) -> StepCompleted | None:
     """Return the record if it stands; None once it was withdrawn. Halts where a person has to decide.
 
-    `once`: what the step did can neither be repeated nor taken back.
+    Before record `stale_before` a step was withdrawn on which this one may rest. `once`: what the step did
+    can neither be repeated nor taken back.
     """
     seq = journal.state.completed[place.id].seq
-    if seq < branch.stale_before:
+    if seq < stale_before:
         if once:
             await _check_inputs(journal, recorded, inputs())
             return recorded
@@ -89,8 +91,7 @@ async def standing(
         return None
     await check_order(journal, branch, place, recorded)
     await _check_inputs(journal, recorded, inputs())
-    state = journal.state
-    if valid is None or seq >= state.revalidate or branch.path in state.revalidated:
+    if valid is None or seq >= journal.state.revalidate or branch.path in journal.checked:
         return recorded
     why = await _fault(journal, read, valid)
     if not why:
@@ -101,7 +102,7 @@ async def standing(
         about: codec.JSON = {"step": place.id, "result": recorded.result_digest}
         await ask(journal, "NotValid", message, place=place.id, about=about, options=(AnswerType.ACCEPT,))
         return recorded
-    branch.stale_before = await _withdraw(journal, place.id, why, anew=True)
+    await _withdraw(journal, place.id, why, anew=True)
     return None
 
 
@@ -120,11 +121,9 @@ async def _fault(
         return f"checking its recorded result raised {qualified(error)}: {message_of(error)}"
 
 
-async def _withdraw(journal: Journal, step: str, reason: str, *, anew: bool) -> int:
-    """Return the record by which the step was withdrawn."""
+async def _withdraw(journal: Journal, step: str, reason: str, *, anew: bool) -> None:
     await journal.may_go_on()
     await journal.commit(Withdrawn(step=step, reason=reason, anew=anew))
-    return journal.state.withdrawn[step]
 
 
 async def _check_inputs(journal: Journal, recorded: StepCompleted, today: tuple[Input, ...]) -> None:

@@ -139,7 +139,11 @@ class Options:
 
 @dataclass
 class Step:
-    """One step of the agent's code. `arguments` are its inputs, `branch` is where it stands."""
+    """One step of the agent's code. `arguments` are its inputs, `branch` is where it stands.
+
+    What was recorded of it before record `_stale_before` does not stand any more: when the code started the
+    step it had the result of another one that was withdrawn then.
+    """
 
     journal: Journal
     branch: Branch
@@ -150,6 +154,7 @@ class Step:
     _tries_before: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        self._stale_before = self.branch.stale_before
         # The tool that the step's function is, if it is one.
         self.tool: Tool[..., Any] | None = self.fn if isinstance(self.fn, Tool) else bound_tool(self.fn)
 
@@ -157,12 +162,18 @@ class Step:
         """Return the step's result. Raises StepFailed once its attempts are used up."""
         self.journal.begun(self.place.id)
         self.journal.reach(self.place)
-        withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
-        self.branch.stale_before = max(self.branch.stale_before, withdrawn)
+        try:
+            return await self._result()
+        finally:
+            withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
+            self.branch.stale_before = max(self.branch.stale_before, withdrawn)
+
+    async def _result(self) -> Any:
         state = self.journal.state
         failed = state.failed.get(self.place.id, [])
         # Before all else: a step that was stopped while it was being recorded is completed, too.
-        if state.failed_at.get(self.place.id, -1) >= self.branch.stale_before:
+        stale_before = max(self._stale_before, state.withdrawn.get(self.place.id, 0))
+        if state.failed_at.get(self.place.id, -1) >= stale_before:
             return await self._fail_again(failed[-1])
         recorded = await self._standing() if self.place.id in state.completed else None
         if recorded is not None:
@@ -189,6 +200,7 @@ class Step:
             inputs=self._inputs,
             read=partial(self._read, recorded),
             valid=self.options.valid,
+            stale_before=self._stale_before,
             once=self.tool is not None and self.tool.effect == "irreversible",
         )
 

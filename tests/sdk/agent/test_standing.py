@@ -237,6 +237,7 @@ async def revalidate(run: RunInMemory, agent: Code) -> Any:
 
     async def code(inner: Run) -> Any:
         await run.journals[-1].commit(Resumed(strategy="Revalidate"))
+        await run.journals[-1].begin()
         return await agent(inner)
 
     return await run.go_on(code)
@@ -316,6 +317,55 @@ async def test_branches_beside_what_was_withdrawn_stand(run: RunInMemory) -> Non
     await lost(run, agent(end=True))
     world.good["x"] = False
     assert await revalidate(run, agent(end=False)) == ["x-used 2", "y-used 1", "after 2"]
+
+
+async def test_what_was_begun_beside_what_was_withdrawn_stands_each_time(run: RunInMemory) -> None:
+    world = World()
+
+    def agent(*, end: bool) -> Code:
+        async def code(run: Run) -> list[str]:
+            made = await asyncio.gather(
+                run.step("x", world.make, "x", valid=world.still), run.step("y", world.make, "y")
+            )
+            after = await run.step("after", world.make, "after")
+            if end:
+                raise Lost
+            return [*made, after]
+
+        return code
+
+    await lost(run, agent(end=True))
+    world.good["x"] = False
+    assert await revalidate(run, agent(end=False)) == ["x 2", "y 1", "after 2"]
+
+    assert await run.go_on(agent(end=False)) == ["x 2", "y 1", "after 2"]
+
+
+@pytest.mark.req("D5")
+async def test_a_check_is_made_though_something_new_has_ended_beside_it(run: RunInMemory) -> None:
+    world, ended = World(), asyncio.Event()
+
+    async def line(run: Run) -> str:
+        await run.step("first", world.make, "first")
+        await ended.wait()
+        return await run.step("second", world.make, "second", valid=world.still)
+
+    async def beside(run: Run, *, lasts: bool) -> None:
+        if lasts:
+            await run.step("new", world.make, "new")
+        ended.set()
+
+    def agent(*, lasts: bool) -> Code:
+        async def code(run: Run) -> str:
+            ended.clear()
+            made, _ = await asyncio.gather(line(run), beside(run, lasts=lasts))
+            return made
+
+        return code
+
+    assert await run.go_on(agent(lasts=False)) == "second 1"
+    world.good["second"] = False
+    assert await revalidate(run, agent(lasts=True)) == "second 2"
 
 
 @tool(effect="irreversible")
