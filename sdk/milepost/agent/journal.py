@@ -357,6 +357,13 @@ class Journal:
         self._since_memory, self.memory.changed = 0, False
         return Remembered(memory=await self.keep(self.memory.encoded(), most=-1))
 
+    async def _remembered_by_now(self) -> list[Remembered]:
+        """Return a copy of the memory, unless that of this execution in the store comes from further on."""
+        copied = self.state.memory > self.state.memory_at_restart
+        if not self.memory.changed or (copied and self._ahead.in_branch("")):
+            return []
+        return [await self._remembered()]
+
     def gate_id(self, type_: GateType, place: str, request_digest: str = "") -> str:
         """Return the id of a gate of this execution. An event's has one of its own, see `event_gate_id`."""
         return gate_id(type_, place, request_digest, self.state.executions)
@@ -375,9 +382,10 @@ class Journal:
         What is recorded after that belongs to the new beginning. So the other steps in flight end before.
         """
         await self._switch.let_others_end()
+        remembered = await self._remembered_by_now()
         environment = self.rules.environment
         resumed = Resumed(strategy="RestartWithContext", environment=environment, gate=gate)
-        await self._committer.commit(resumed)
+        await self._committer.commit(*remembered, resumed)
         self._committer.lose(RunRestarts(self.run_id))
 
     async def decision(self, gate: str) -> Decided:
@@ -575,5 +583,7 @@ class Journal:
         `gate` takes a person's decision about it, where one can be made.
         """
         await self._switch.let_others_end()
-        await self._committer.commit(Halted(reason=reason, message=message, gate=gate))
+        # What is decided may be that the run begins anew, with the memory that it had.
+        remembered = await self._remembered_by_now() if gate is not None else []
+        await self._committer.commit(*remembered, Halted(reason=reason, message=message, gate=gate))
         self._committer.lose(RunHalted(reason, message))

@@ -675,6 +675,28 @@ async def test_steps_in_flight_end_before_the_run_begins_anew_and_are_facts_of_i
     assert len(slow_ran) == 1
 
 
+@pytest.mark.req("A4", "D6")
+async def test_memory_that_was_not_copied_yet_is_when_a_person_has_to_decide(run: RunInMemory) -> None:
+    seen = []
+
+    def agent(said: str) -> Code:
+        async def code(run: Run) -> None:
+            seen.append(dict(run.memory))
+            run.memory["style"] = "short"
+            await run.step("ask", str, said)
+            await run.step("end", str, "")
+
+        return code
+
+    await run.go_on(agent("first"))
+    decide(run, await halted(run, agent("second")), AnswerType.RESTART_WITH_CONTEXT)
+    with pytest.raises(RunRestarts):
+        await run.go_on(agent("second"))
+    await run.go_on(agent("second"))
+
+    assert seen == [{}, {}, {}, {"style": "short"}]
+
+
 async def test_memory_is_kept_over_a_new_beginning_and_else_made_by_the_code(run: RunInMemory) -> None:
     seen: list[dict[str, Any]] = []
 
