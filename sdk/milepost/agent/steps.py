@@ -22,7 +22,7 @@ from milepost.agent import gates
 from milepost.agent.attempt import Attempt
 from milepost.agent.branch import Branch
 from milepost.agent.declared import declared_parameters, declared_result, encoded
-from milepost.agent.failures import error_data
+from milepost.agent.failures import error_data, leaves
 from milepost.agent.journal import Journal
 from milepost.agent.standing import adopt, check_order, standing
 from milepost.agent.tools import Bound, Tool, bound_tool
@@ -76,7 +76,7 @@ class Retry:
 
     def applies(self, error: Exception) -> bool:
         """Tell whether an error of this kind is worth another try."""
-        if isinstance(error, _FINAL):
+        if any(isinstance(each, _FINAL) for each in leaves(error)):
             return False
         if isinstance(self.on, type | tuple):
             return isinstance(error, self.on)

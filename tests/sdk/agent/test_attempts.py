@@ -129,6 +129,20 @@ async def test_an_error_that_another_try_cannot_mend_is_final_at_once(
     assert (failed.value.of(error), failed.value.attempts, flaky.calls) == (True, 1, 1)
 
 
+async def test_an_error_that_is_final_is_so_in_a_group_too(run: RunInMemory) -> None:
+    calls = []
+
+    async def work() -> None:
+        calls.append(1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(Flaky(1, Permanent)))
+
+    with pytest.raises(StepFailed) as failed:
+        await run.go_on(lambda run: run.step("it", work, retry=AT_ONCE))
+
+    assert (failed.value.attempts, len(calls)) == (1, 1)
+
+
 async def test_a_result_that_is_not_storable_is_final_at_once(run: RunInMemory) -> None:
     with pytest.raises(StepFailed) as failed:
         await run.go_on(a_step(object))
