@@ -80,6 +80,15 @@ class Branch:
             group=current_group.get(),
         )
 
+    @property
+    def last(self) -> str:
+        """The step without a key that the branch's own code started last; empty if it started none."""
+        return self._line
+
+    def has_come_to(self, step: str) -> bool:
+        """Tell whether this step of the branch was started."""
+        return step in self._taken
+
     def gate(self, name: str, key: str | int | None, *, again: bool = False) -> StepPlace:
         """Take the place of the next gate of this name. Raises as `place` does.
 

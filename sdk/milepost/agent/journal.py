@@ -277,9 +277,9 @@ class Journal:
         if place.group:
             self._in_groups[place.group] += 1
 
-    def recorded_after(self, place: StepPlace) -> str:
-        """Return the step that was recorded where this one stands, as far as that can be told."""
-        return "" if place.after is None else self._ahead.after(place.branch, place.after)
+    def recorded_after(self, branch: str, step: str | None) -> str:
+        """Return the step that was recorded after this one; empty where that cannot be told."""
+        return "" if step is None else self._ahead.after(branch, step)
 
     async def commit(self, *events: Event, deferrable: bool = False) -> None:
         """Return once the events are durable, in one record; or, if `deferrable`, handed over at least.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -115,14 +115,16 @@ async def side_by_side(
     sequence: bool,
     begin: Callable[[], None],
     begun_before: Callable[[], list[bool]],
+    end: Callable[[Branch], Awaitable[None]],
 ) -> Any:
     """Run a coroutine in each of the places, at most `limit` at once; `begin` is called first.
 
     `begun_before` tells of each whether an earlier process has begun it, and is called once one has failed.
+    `end` is awaited in each branch once its code has returned.
     Returns the results by key, or, as a `sequence`, in order. With `swallow` a StepFailed is a result, too.
     """
     begin()
-    results = await _all_of(coroutines, places, limit, cache(begun_before), swallow=swallow)
+    results = await _all_of(coroutines, places, limit, cache(begun_before), end, swallow=swallow)
     return results if sequence else dict(zip(keys, results, strict=True))
 
 
@@ -131,6 +133,7 @@ async def _all_of(
     places: list[Branch],
     limit: int,
     begun_before: Callable[[], list[bool]],
+    end: Callable[[Branch], Awaitable[None]],
     *,
     swallow: bool,
 ) -> list[Any]:
@@ -143,7 +146,7 @@ async def _all_of(
             await lane.enter()
             if failed and not swallow and not begun_before()[index]:
                 return None
-            return await _in_branch(coroutines[index], lane)
+            return await _in_branch(_to_its_end(coroutines[index], lane.branch, end), lane)
         except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -164,6 +167,14 @@ async def _all_of(
     if fatal:
         raise failed[fatal[0]]
     return results
+
+
+async def _to_its_end(
+    coroutine: Coroutine[Any, Any, T], branch: Branch, end: Callable[[Branch], Awaitable[None]]
+) -> T:
+    result = await coroutine
+    await end(branch)
+    return result
 
 
 def _in_branch(coroutine: Coroutine[Any, Any, T], lane: Lane) -> asyncio.Task[T]:

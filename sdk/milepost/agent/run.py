@@ -23,6 +23,7 @@ from milepost.agent.groups import Group
 from milepost.agent.journal import Journal
 from milepost.agent.parallel import side_by_side
 from milepost.agent.replaying import replaying_log
+from milepost.agent.standing import check_end
 from milepost.agent.steps import UNSET, Options, Retry, Seconds, Step, StepGranularity
 from milepost.api.names import step_component, step_id
 from milepost.checkpoint import codec
@@ -225,6 +226,7 @@ class Run:
             sequence=not isinstance(branches, Mapping),
             begin=partial(self._journal.begun, place),
             begun_before=partial(self._journal.begun_before, coroutines, [each.path for each in places]),
+            end=partial(check_end, self._journal),
         )
         return self._journal.awaited(place, running, coroutines)
 

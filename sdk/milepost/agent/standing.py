@@ -20,7 +20,7 @@ from milepost.checkpoint import codec
 from milepost.checkpoint.gates import AnswerType
 from milepost.checkpoint.records import Input, StepCompleted, StepPlace, Usage, Withdrawn
 
-__all__ = ["adopt", "check_order", "standing"]
+__all__ = ["adopt", "check_end", "check_order", "standing"]
 
 MAX_SHOWN: Final = 300
 """Characters of an input that a diff shows."""
@@ -47,16 +47,29 @@ async def check_order(
         was = f"followed {_named(before)} when it was recorded"
         what = f"step {place.id} follows {_named(place.after)} now, and {was}"
     else:
-        other = journal.recorded_after(place)
+        other = journal.recorded_after(place.branch, place.after)
         if not other or other == place.id:
             return
         here = _named(place.after)
         what = f"after {here} the code comes to step {place.id}, and the log has step {other} there"
+    await _diverged(journal, place.id, what)
+
+
+async def check_end(journal: Journal, branch: Branch) -> None:
+    """Return if a branch's code ends where the log has it end, as far as that goes. Else as `check_order`."""
+    other = journal.recorded_after(branch.path, branch.last)
+    if branch.stale_before or not other or branch.has_come_to(other):
+        return
+    what = f"after {_named(branch.last)} the code comes to its end, and the log has step {other} there"
+    await _diverged(journal, other, what)
+
+
+async def _diverged(journal: Journal, place: str, what: str) -> None:
     if not journal.rules.same_code:
         journal.note("Diverged", f"{what}; the code is another one than the one that recorded it")
         return
     message = f"{what}, by the same code: {_CAUSES}"
-    await _ask(journal, "Diverged", message, place.id, {"what": what})
+    await _ask(journal, "Diverged", message, place, {"what": what})
 
 
 def _named(step: str) -> str:

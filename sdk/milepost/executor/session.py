@@ -25,6 +25,7 @@ from milepost.agent.branch import Branch, current_branch
 from milepost.agent.failures import leaves, message_of, qualified
 from milepost.agent.journal import Journal, Rules
 from milepost.agent.run import Run
+from milepost.agent.standing import check_end
 from milepost.api.exits import Exit
 from milepost.api.resource import MAX_RESULT_BYTES, Phase
 from milepost.checkpoint import claim as claiming
@@ -354,6 +355,8 @@ class Session:
             journal.never_awaited()
         else:
             failure = _never_awaited(journal.never_awaited())
+            if failure is None:
+                await check_end(journal, current_branch.get())
             # The status holds what is small; of all else it names the blob.
             result = None if failure else await journal.keep(data, MAX_RESULT_BYTES)
         self._returned = True

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from milepost import Call, Retry, Run, StepFailed, record_usage, tool
+from milepost import agent as agent_of
 from milepost.agent.journal import Rules
 from milepost.checkpoint import inbox
 from milepost.checkpoint.gates import AnswerType, Decided
 from milepost.checkpoint.records import Halted, Noted, Resumed, StepCompleted, Withdrawn
 from milepost.checkpoint.sending import Patience
 from milepost.errors import RunHalted, RunRestarts
+from milepost.testing import Asked, Decide, simulate
 from tests.support.sessions import RunInMemory
 
 Code = Callable[[Run], Awaitable[Any]]
@@ -91,6 +94,55 @@ async def test_other_code_on_another_path_is_noted_and_goes_on(run: RunInMemory)
     run.rules = Rules(same_code=False)
     assert await run.go_on(steps("a", "x", "b", "z")) == ["a", "x", "b", "z"]
     assert [note.reason for note in run.events(Noted)] == ["Diverged", "Diverged"]
+
+
+@pytest.mark.req("F-E7")
+def test_the_same_code_that_ends_before_a_recorded_step_halts_and_goes_on_once_it_is_accepted() -> None:
+    asked = []
+    lives = count(1)
+
+    @agent_of(version="1")
+    async def shorter(run: Run) -> None:
+        life = next(lives)
+        await run.step("a", str, "a")
+        if life == 1:
+            await run.step("b", str, "b")
+            await run.event("go", int)
+
+    def answers(each: Asked) -> Any:
+        asked.append((each.name, each.message.partition(", by the same code")[0]))
+        return 1 if each.kind == "event" else Decide("accept")
+
+    assert simulate(shorter, answers=answers).phase == "Succeeded"
+    says = "after step a the code comes to its end, and the log has step b there"
+    assert asked == [("go", ""), ("Diverged", says)]
+    assert next(lives) == 4
+
+
+@pytest.mark.parametrize("same_code", [True, False])
+async def test_a_branch_that_ends_before_a_recorded_step_halts_or_is_noted(
+    run: RunInMemory, *, same_code: bool
+) -> None:
+    def agent(*names: str) -> Code:
+        async def branch(run: Run) -> None:
+            for name in names:
+                await run.step(name, str, name)
+
+        async def code(run: Run) -> None:
+            await run.parallel([branch(run)])
+
+        return code
+
+    await run.go_on(agent("a", "b"))
+    await run.go_on(agent("a", "b"))
+    says = "after step 1:0/a the code comes to its end, and the log has step 1:0/b there"
+    run.rules = Rules(same_code=same_code)
+    if same_code:
+        assert (await halted(run, agent("a"))).message.startswith(says)
+    else:
+        await run.go_on(agent("a"))
+        await run.journals[-1].commit()
+        assert run.events(Noted)[0].message.startswith(says)
 
 
 async def test_what_was_accepted_is_not_asked_again(run: RunInMemory) -> None:
