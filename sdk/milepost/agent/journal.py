@@ -126,6 +126,7 @@ class Journal:
         self._plans_recorded = 0
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}
         self._held: dict[str, Sequence[Coroutine[Any, Any, Any]]] = {}
+        self._open: set[str] = set()
         self._stillness = Stillness(rules.linger, self._wait)
         self._switch = Switch(self._stillness)
         self._waits_at: list[str] = []
@@ -234,6 +235,11 @@ class Journal:
         self._made.pop(place, None)
         self._held.pop(place, None)
 
+    @property
+    def left_open(self) -> list[str]:
+        """The steps that the code has begun and that have come to no end."""
+        return sorted(self._open)
+
     def never_awaited(self) -> list[str]:
         """Return what the author's code has started and not awaited, and take it away."""
         # What was closed is none of them: `parallel` does so with what it does not begin after a failure. One
@@ -270,7 +276,12 @@ class Journal:
 
     def reach(self, place: StepPlace) -> None:
         """Note that the code has come to a step."""
+        self._open.add(place.id)
         self._ahead.reach(place.id)
+
+    def leave(self, place: StepPlace) -> None:
+        """Note that the code has a step's result, or its error."""
+        self._open.discard(place.id)
 
     def passed(self, place: StepPlace) -> None:
         """Note that the code is given the result of a step."""

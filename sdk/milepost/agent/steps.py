@@ -165,6 +165,7 @@ class Step:
         try:
             return await self._result()
         finally:
+            self.journal.leave(self.place)
             withdrawn = self.journal.state.withdrawn.get(self.place.id, 0)
             self.branch.stale_before = max(self.branch.stale_before, withdrawn)
 

@@ -319,8 +319,7 @@ class Session:
             await _first_of(work)
             return work.result()
         gates = [f"{gate.type} {gate.name}" for gate in journal.state.gates.values()]
-        shown = ", ".join(gates[:MAX_SHOWN]) + (", ..." if len(gates) > MAX_SHOWN else "")
-        return Ending(Exit.COMMITTED, "Waiting", f"waits for {shown}")
+        return Ending(Exit.COMMITTED, "Waiting", f"waits for {_listed(gates)}")
 
     async def _release(self, work: asyncio.Task[Ending], journal: Journal) -> Ending:
         """Let what is in flight end, then leave the run to the next pod."""
@@ -363,7 +362,7 @@ class Session:
         journal.stop()
         await journal.idle()
         await journal.remember()
-        ending = failure or _completion(journal.state)
+        ending = failure or _completion(journal.state, journal.left_open)
         phase = Phase.FAILED if failure else Phase.SUCCEEDED
         await journal.commit(
             Finished(phase=phase, reason=ending.reason, message=ending.message, result=result)
@@ -394,18 +393,25 @@ async def _first_of(*things: asyncio.Future[Any], timeout: float | None = None) 
 def _never_awaited(places: list[str]) -> Ending | None:
     if not places:
         return None
-    shown = ", ".join(places[:MAX_SHOWN]) + (", ..." if len(places) > MAX_SHOWN else "")
-    message = f"the agent's code has begun and never awaited {shown}; write `await run.step(...)`"
+    message = f"the agent's code has begun and never awaited {_listed(places)}; write `await run.step(...)`"
     return Ending(Exit.COMMITTED, "StepNeverAwaited", message)
 
 
-def _completion(state: State) -> Ending:
-    """Return how a run ends whose agent has returned: also with what the agent did without."""
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:MAX_SHOWN]) + (", ..." if len(names) > MAX_SHOWN else "")
+
+
+def _completion(state: State, left: list[str]) -> Ending:
+    """Return how a run ends whose agent has returned: also with what the agent did without.
+
+    `left` are the steps that had not ended when it did, since nobody awaited the tasks that they are in.
+    """
     failed = sum(tries[-1].final and not tries[-1].cancelled for tries in state.failed.values())
     said = [
         *([f"{failed} step{'s' * (failed > 1)} failed"] if failed else []),
         *([f"{len(state.skipped)} skipped"] if state.skipped else []),
         *(f"phase {group} went on without {', '.join(gone)}" for group, gone in state.degraded.items()),
+        *([f"nobody awaited {_listed(left)}, which had not ended"] if left else []),
     ]
     return Ending(Exit.COMMITTED, "CompletedWithErrors" if said else "Completed", "; ".join(said))
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from milepost import Misuse, NotStorable, Permanent, Retry, Run, StepFailed
+from milepost import Misuse, NotStorable, Permanent, Retry, Run, StepFailed, agent
 from milepost.agent.journal import Rules
 from milepost.checkpoint.records import StepCompleted, StepFailure
+from milepost.testing import simulate
 from tests.support.histories import an_end
 from tests.support.loop_time import pass_time
 from tests.support.sessions import RunInMemory, wait_until
@@ -363,3 +364,24 @@ async def test_a_step_that_is_stopped_while_it_is_being_recorded_is_stopped_on_a
     assert ran == [1]
     assert [failure.cancelled for failure in run.events(StepFailure)] == [True]
     assert list(run.state.completed) == completed
+
+
+def test_a_step_that_nobody_awaits_to_its_end_is_told_when_the_run_succeeds() -> None:
+    @agent(version="1")
+    async def hasty(run: Run) -> str:
+        returns = asyncio.Event()
+
+        async def behind() -> None:
+            await run.step("first", returns.wait)
+            await run.step("second", str)
+
+        task = asyncio.ensure_future(behind())
+        try:
+            return await run.step("it", str, "done" if task else "")
+        finally:
+            returns.set()
+
+    ran = simulate(hasty)
+
+    assert (ran.result, list(ran.steps), ran.reason) == ("done", ["first", "it"], "CompletedWithErrors")
+    assert ran.message == "nobody awaited second, which had not ended"
