@@ -100,7 +100,8 @@ def test_killed_anywhere_around_its_gates_a_run_goes_on_by_the_answers_that_stan
 
     outcome = struck(outcome_of, "waiting", Blow(index, when))
 
-    # Keyed calls behind the gates may be made again, under their keys: `struck` holds the run to that.
+    # Keyed calls behind the gates may be made again, under their keys. That irreversible ones are not is one
+    # of the things that `struck` asks.
     assert (outcome.hits, outcome.ended) == (1, True)
 
 
