@@ -38,11 +38,12 @@ format: venv ## Format the code and mend what can be mended by itself
 .PHONY: test test-units test-cluster
 test: check test-units test-cluster ## All tests; brings the cluster up and leaves it up
 
-# What takes minutes is built beforehand, so that no test's time is spent on it.
+# What takes minutes is built beforehand, so that no test's time is spent on it. There is one worker more than
+# processors, since many tests wait for processes.
 test-units: venv ## The tests that need no cluster
 	$(BIN)/python -m tools.cluster build helm versitygw
 	$(BIN)/python -m tools.known_bad
-	$(BIN)/pytest -n auto --dist worksteal -m "not e2e"
+	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "not e2e"
 
 test-cluster: venv ## The tests on the cluster
 	$(BIN)/python -m tools.cluster up
