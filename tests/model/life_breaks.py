@@ -109,15 +109,15 @@ def _key_of_generation(self: Attempt, tool: Tool[..., Any], number: int) -> str:
 _withdraw: Final = standing._withdraw
 
 
-async def _anew_each_time(journal: Journal, step: str, reason: str, *, anew: bool) -> int:
+async def _anew_each_time(journal: Journal, step: str, reason: str, *, anew: bool) -> None:
     del anew
-    return await _withdraw(journal, step, reason, anew=True)
+    await _withdraw(journal, step, reason, anew=True)
 
 
-async def _never_anew_beside(journal: Journal, step: str, reason: str, *, anew: bool) -> int:
+async def _never_anew_beside(journal: Journal, step: str, reason: str, *, anew: bool) -> None:
     """Withdraw what follows as if it had the inputs that it had."""
     beside = reason.startswith("a step before it")
-    return await _withdraw(journal, step, reason, anew=anew and not beside)
+    await _withdraw(journal, step, reason, anew=anew and not beside)
 
 
 def _facts_again(self: Journal, component: str) -> list[str]:
