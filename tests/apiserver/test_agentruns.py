@@ -10,7 +10,7 @@ import yaml
 
 from tests.support.api_server import JSON_PATCH, MERGE_PATCH, TABLE, ApiServer, Refused
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("definition")]
+pytestmark = pytest.mark.usefixtures("definition")
 
 EXAMPLES: Final = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*/run.yaml"))
 RUNS: Final = "/apis/milepost.dev/v1alpha1/namespaces/default/agentruns"

@@ -11,7 +11,7 @@ import pytest
 from tests.support.api_server import ApiServer, Refused
 from tools.cluster import local_cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("namespaces")]
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 VALUES: Final = sorted((ROOT / "tests" / "chart" / "values").glob("*.yaml"))

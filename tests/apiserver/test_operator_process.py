@@ -30,7 +30,7 @@ Json = dict[str, Any]
 PODS = "/api/v1/namespaces/team/pods"
 RUNS = "/apis/milepost.dev/v1alpha1/namespaces/team/agentruns"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("definition")]
+pytestmark = pytest.mark.usefixtures("definition")
 
 
 @dataclass

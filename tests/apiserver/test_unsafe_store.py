@@ -12,7 +12,7 @@ from tests.support.api_server import ApiServer
 from tests.support.bent_stores import CarelessS3
 from tools.cluster.progress import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("definition")]
+pytestmark = pytest.mark.usefixtures("definition")
 
 operator: Final = process.operator
 ports: Final = process.ports
