@@ -41,7 +41,7 @@ test: check test-units test-cluster ## All tests; brings the cluster up and leav
 # What takes minutes is built beforehand, so that no test's time is spent on it. There is one worker more than
 # processors, since many tests wait for processes.
 test-units: venv ## The tests that need no cluster
-	$(BIN)/python -m tools.cluster build helm versitygw etcd kube-apiserver
+	$(BIN)/python -m tools.cluster build helm versitygw etcd kubernetes
 	$(BIN)/python -m tools.known_bad
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "not e2e"
 

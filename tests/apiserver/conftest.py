@@ -19,8 +19,7 @@ _DEFINITION: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ag
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """Start an API server that is the tests' own."""
     cluster = local_cluster()
-    if cluster.binaries.missing():
-        cluster.build()
+    cluster.build("etcd", "kubernetes")
     etcd, apiserver = (cluster.binaries.path(name) for name in ("etcd", "kube-apiserver"))
     with api_server(etcd, apiserver, tmp_path_factory.mktemp("api-server")) as server:
         yield server

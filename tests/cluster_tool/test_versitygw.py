@@ -32,3 +32,8 @@ def test_the_cluster_is_complete_without_it(tmp_path: Path) -> None:
 
     assert binaries.missing() == ["etcd", "helm", "kubernetes", "pause"]
     assert binaries.missing("versitygw") == ["versitygw"]
+
+
+def test_a_program_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="there is no program kube-apiserver; there are etcd, helm, kubernetes"):
+        Binaries(tmp_path).missing("etcd", "kube-apiserver")

@@ -135,9 +135,14 @@ class Binaries:
         return self._folder_of(module) / program
 
     def missing(self, *wanted: str) -> list[str]:
-        """Return what is still to be built, of what is wanted or, without names, of the cluster's own."""
+        """Return what is still to be built, of what is wanted or, without names, of the cluster's own.
+
+        Raises ClusterError for a name that stands for nothing here.
+        """
         names = wanted or (*(module.name for module in MODULES if module.of_cluster), "pause")
         folders = {module.name: self._folder_of(module) for module in MODULES} | {"pause": self._pause_folder}
+        if unknown := sorted(set(names) - set(folders)):
+            raise ClusterError(f"there is no program {', '.join(unknown)}; there are {', '.join(folders)}")
         return [name for name, folder in folders.items() if name in names and not folder.is_dir()]
 
     def build(self, *wanted: str) -> None:
