@@ -35,5 +35,7 @@ def test_the_cluster_is_complete_without_it(tmp_path: Path) -> None:
 
 
 def test_a_program_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="there is no program kube-apiserver; there are etcd, helm, kubernetes"):
+    with pytest.raises(
+        ClusterError, match="there is no program kube-apiserver; there are etcd, helm, kubernetes"
+    ):
         Binaries(tmp_path).missing("etcd", "kube-apiserver")
