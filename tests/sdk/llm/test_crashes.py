@@ -19,7 +19,7 @@ def test_a_model_that_asks_people_comes_to_the_same_wherever_it_is_killed(
         return Approve() if asked.request["arguments"] == {"number": 2} else Deny("3 is too much")
 
     report = crash_everywhere(
-        "llm_agent:asking", goal="Send 2 and 3.", answers=answer, max_points=3, timeout=150
+        "llm_agent:asking", goal="Send 2 and 3.", answers=answer, max_points=6, timeout=150
     )
 
     ran = report.undisturbed
@@ -28,4 +28,4 @@ def test_a_model_that_asks_people_comes_to_the_same_wherever_it_is_killed(
     assert ran.effects == {
         "the ledger": ["aaaaaaaaaaaaaaaaaaaa/add: 1", 'aaaaaaaaaaaaaaaaaaaa/send: {"sent": 2}']
     }
-    assert len(report.crashes) == 3
+    assert len(report.crashes) == 6

@@ -16,7 +16,7 @@ def _agents(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.req("G2", "D12", "E4")
 def test_a_plan_that_degrades_and_is_replaced_comes_to_the_same_wherever_it_is_killed() -> None:
-    report = crash_everywhere("plan_agents:surveying", max_points=8)
+    report = crash_everywhere("plan_agents:surveying")
 
     ran = report.undisturbed
     assert ran.phase == "Succeeded"
@@ -39,7 +39,7 @@ def test_a_plan_that_degrades_and_is_replaced_comes_to_the_same_wherever_it_is_k
             'aaaaaaaaaaaaaaaaaaaa/tell=survey: [9, "the board"]',
         ]
     }
-    assert len(report.crashes) == 8
+    assert len(report.crashes) >= 12
 
 
 @pytest.mark.req("G2")
