@@ -1,7 +1,4 @@
-"""Writes docs/reference.md, the names that an agent's author uses, from their signatures and docstrings.
-
-    python -m tools.reference            writes the page
-    python -m tools.reference --check    changes nothing; fails where the page is not what the code says
+"""Write docs/reference.md, the names that an agent's author uses, from their signatures and docstrings.
 
 What a name says of itself is copied and never reworded: other words would soon say something else.
 Overloads are left to type checkers; shown is the signature that all of them stand for.
@@ -11,14 +8,13 @@ from __future__ import annotations
 
 import enum
 import inspect
-import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PAGE", "main", "page"]
+__all__ = ["PAGE", "page"]
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 
@@ -141,17 +137,5 @@ def _default(value: Any) -> str:
     return "..." if said.startswith("<") else said
 
 
-def main(argv: list[str]) -> int:
-    """Write the page, or with `--check` say whether it is not as it should be. Return the exit code."""
-    text = page()
-    if "--check" not in argv:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    sys.stderr.write("docs/reference.md is not what the code says; python -m tools.reference writes it\n")
-    return 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    PAGE.write_text(page())

@@ -67,8 +67,8 @@ STANDING_GUARDS: Final = (
         "a fact is one for its inputs",
         "a new plan gets results of the old one that were asked for something else",
         _STANDING,
-        "!= [each.digest for each in inputs]:\n            continue",
-        "!= [each.digest for each in inputs]:\n            pass",
+        "!= _digests(inputs):\n            continue",
+        "!= _digests(inputs):\n            pass",
         _TESTS,
     ),
     Guard(

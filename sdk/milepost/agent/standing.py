@@ -194,7 +194,7 @@ async def adopt(journal: Journal, place: StepPlace, inputs: tuple[Input, ...]) -
     """
     for fact in journal.facts_like(step_component(place.name, key=place.key)):
         recorded = await journal.fact(fact)
-        if _digests(recorded.inputs) != [each.digest for each in inputs]:
+        if _digests(recorded.inputs) != _digests(inputs):
             continue
         if not journal.take_fact(fact):
             continue

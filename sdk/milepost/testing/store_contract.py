@@ -290,13 +290,22 @@ class StoreContract:
             assert won == [_body(store, key)]
 
     def test_of_several_creators_of_a_large_object_exactly_one_wins(self, store: Store) -> None:
-        bodies = {b"writer %d" % number: number for number in range(min(self.contenders, 3))}
-        won = _winners(len(bodies), lambda name: store.put_new(_KEY, _large(self.large, name), {}))
+        won = _winners(
+            min(self.contenders, 3), lambda name: store.put_new(_KEY, _large(self.large, name), {})
+        )
 
         assert len(won) == 1
         assert (
             hashlib.sha256(_body(store, _KEY)).digest() == hashlib.sha256(_large(self.large, won[0])).digest()
         )
+
+    def test_a_large_object_that_several_create_is_one_of_theirs_and_whole(self, store: Store) -> None:
+        won = _winners(
+            min(self.contenders, 3), lambda name: store.put_new(_KEY, _large(self.large, name), {})
+        )
+
+        wholes = [hashlib.sha256(_large(self.large, name)).digest() for name in won]
+        assert hashlib.sha256(_body(store, _KEY)).digest() in wholes
 
     def test_of_many_increments_none_is_lost(self, store: Store) -> None:
         etag = _stored(store.put_new(_KEY, b"0", {}))
